@@ -45,13 +45,17 @@ KIND_BY_SUFFIX = {
     ".mdx": "markdown",
     ".mk": "makefile",
     ".dockerfile": "dockerfile",
+    ".just": "justfile",
 }
 KIND_BY_NAME = {
     "makefile": "makefile",
     "gnumakefile": "makefile",
     "dockerfile": "dockerfile",
     "containerfile": "dockerfile",
+    "justfile": "justfile",
 }
+# Files of settings with tables of tasks.
+_TASKS = frozenset({"pyproject.toml", "pixi.toml", "hatch.toml", "tox.ini"})
 
 
 _SHELL = re.compile(rb"\b(ba|da|z|k)?sh\b")
@@ -82,6 +86,8 @@ class Discovery:
 def kind_of(name: str) -> str:
     """The kind a file name promises, "" when the content must tell (no suffix), "-" when it is nothing of ours."""
     suffix = os.path.splitext(name)[1].lower()
+    if name in _TASKS:
+        return "tasks"
     kind = KIND_BY_NAME.get(name.partition(".")[0].lower())
     if kind is not None and suffix not in KIND_BY_SUFFIX:  # also ``Dockerfile.gpu``
         return kind

@@ -14,10 +14,12 @@ from dslint.engine.discovery import Candidate, Discovery, kind_by_content
 from dslint.engine.standard_input import NAMELESS, kind_of_text
 from dslint.model.firstlook import (
     may_be_recipe,
+    may_be_vscode,
     may_call,
     may_hold_commands,
     may_hold_config,
     may_launch,
+    may_run_shell,
     may_start_processes,
     may_train,
     may_write_config,
@@ -109,7 +111,8 @@ class _Loader:
         self.out.findings.append(unreadable(path, reason))
 
     def add(self, candidate: Candidate) -> None:
-        self.out.files += 1
+        # Files of settings count where they hold commands.
+        self.out.files += candidate.kind != "tasks" or candidate.explicit
         path = candidate.path
         text = self.overrides.get(path)
         raw = read_bytes(path) if text is None else text.encode("utf-8", "surrogateescape")
@@ -134,14 +137,21 @@ class _Loader:
                 self._launch(path, kind, raw)
         elif kind == "notebook":
             self.out.notebooks[path] = raw
-        elif kind in ("shell", "markdown", "makefile", "dockerfile"):
+            if may_run_shell(raw):
+                self._launch(path, kind, raw)
+        elif kind in ("shell", "markdown", "makefile", "dockerfile", "justfile", "tasks"):
             self._launch(path, kind, raw)
         elif kind in ("json", "yaml"):
-            if kind == "yaml" and may_hold_commands(raw):
-                self._launch(path, kind, raw)
-            elif _name(path, kind) == "launch.json" and b'"configurations"' in raw:
-                self._launch(path, "vscode", raw)
+            self._commands_in_data(path, kind, raw)
             self._data_files.append((path, kind, raw))
+
+    def _commands_in_data(self, path: str, kind: str, raw: bytes) -> None:
+        if kind == "yaml" and may_hold_commands(raw):
+            self._launch(path, kind, raw)
+        elif _name(path, kind) in ("launch.json", "tasks.json") and may_be_vscode(raw):
+            self._launch(path, "vscode", raw)
+        elif _name(path, kind) == "package.json" and b'"scripts"' in raw:
+            self._launch(path, "tasks", raw)
 
     def read_data(self) -> None:
         """Recipes, DeepSpeed and accelerate configs."""

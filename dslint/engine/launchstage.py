@@ -86,7 +86,7 @@ class LaunchReader:
         if self._workspace is None:
             # The files that scripts source and call.
             self._workspace = Workspace(Path(), self._overrides)
-        source = self.sources[file.path] = SourceFile(file.path, text)
+        source = self.sources[file.path] = _source(file, text)
         with stage_of(profile, "launch files"):
             docs = read_launch_docs(source, file.kind, self._workspace)
         read.commands = tuple(command for doc in docs for command in (*doc.commands, *doc.called))
@@ -204,8 +204,17 @@ class _Texts:
         """The text of a file that a worker could read."""
         if path not in self._sources:
             text = decode(self._files[path].raw)
-            self._sources[path] = SourceFile(path, text if isinstance(text, str) else "")
+            self._sources[path] = _source(self._files[path], text if isinstance(text, str) else "")
         return self._sources[path]
+
+
+def _source(file: LaunchFile, text: str) -> SourceFile:
+    """The text that places in a file count in: of a notebook that of its cells."""
+    if file.kind == "notebook":
+        from dslint.parse.notebook import notebook_text
+
+        return notebook_text(file.path, text)
+    return SourceFile(file.path, text)
 
 
 def _died(file: LaunchFile) -> LaunchRead:

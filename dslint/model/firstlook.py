@@ -20,7 +20,13 @@ _PYTHON = r"python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
 _TOOLS = (
     r"\btrl[ \t]+(?:sft|dpo|grpo|kto|reward|rloo)\b|(?<![\w./-])[a-z]\w*(?:-\w+)*-(?:train|eval|generate)(?![\w./-])"
 )
-LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON, _TOOLS])
+# Programs that run a script of Python themselves.
+RUN_PYTHON = (
+    "uv", "pdm", "coverage", "memray", "viztracer", "scalene", "kernprof", "kernprof.py", "pyinstrument",
+    "line_profiler", "ipdb", "pudb", "debugpy",
+)  # fmt: skip
+_RUN = rf"(?<![\w./-])(?:{'|'.join(map(re.escape, RUN_PYTHON))})[ \t][^\n|;&]*(?:\.py\b|[ \t](?:-m|--module)[ \t])"
+LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON, _TOOLS, _RUN])
 # A shell script that is called: ``bash tools/dist_train.sh configs/x.py 8``, ``sbatch job.slurm``.
 CALL = (
     r"(?:\b(?:ba|z)?sh|\bsbatch)[ \t]+(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
@@ -30,17 +36,20 @@ CALL = (
 _LAUNCHER_BYTES = tuple(name.encode() for name in _LAUNCHERS)
 _PYTHON_BYTES = re.compile(_PYTHON.encode())
 _TOOLS_BYTES = re.compile(_TOOLS.encode())
+_RUN_WORDS = tuple(f"{name} ".encode() for name in RUN_PYTHON)
+_RUN_BYTES = re.compile(_RUN.encode())
 _CALL_BYTES = re.compile(CALL.encode())
 _CALL_WORDS = (b"sh ", b"sh\t", b"sbatch", b".sh")
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
 _COMMAND_KEYS = re.compile(
-    rb"^[ \t-]*[\"']?(?:run|script|command|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
+    rb"^[ \t-]*[\"']?(?:run|script|bash|commands?|cmds|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
 )
-_STARTERS = (b"subprocess.", b"os.system(", b"os.popen(", b"sp.run(")
+_STARTERS = (b"subprocess.", b"os.system(", b"os.popen(", b"sp.run(", b"session.run(")
 _LAUNCHERS_IN_PYTHON = re.compile(
     rb"[\"' ](?:torchrun|deepspeed|srun|mpirun|xtuner|accelerate[\"', ]+launch|torch\.distributed\.(?:run|launch))"
     rb"[\"' ,]"
 )
+_SHELL_CELLS = re.compile(rb"(?:\"|\\n)[ \t]*(?:![^=]|%%(?:bash|sh|script)|%sh)")
 _NAMES_CONFIG = re.compile(
     rb"(?:^|[{,])[ \t]*[\"']?deepspeed[\"']?[ \t]*:[ \t]*[\"']?[^\s\"'{},]+\.(?:json|hjson)\b", re.M
 )
@@ -77,9 +86,9 @@ def may_launch(raw: bytes) -> bool:
         return True
     if b"python" in raw and _PYTHON_BYTES.search(raw) is not None:
         return True
-    return any(word in raw for word in (b"trl ", b"-train", b"-eval", b"-generate")) and (
-        _TOOLS_BYTES.search(raw) is not None
-    )
+    if any(word in raw for word in (b"trl ", b"-train", b"-eval", b"-generate")) and _TOOLS_BYTES.search(raw):
+        return True
+    return any(word in raw for word in _RUN_WORDS) and _RUN_BYTES.search(raw) is not None
 
 
 def text_may_launch(text: str) -> bool:
@@ -106,6 +115,16 @@ def may_hold_commands(raw: bytes) -> bool:
 def may_start_processes(raw: bytes) -> bool:
     """Whether a Python file may start a launcher with a command line of its own."""
     return any(word in raw for word in _STARTERS) and _LAUNCHERS_IN_PYTHON.search(raw) is not None
+
+
+def may_run_shell(raw: bytes) -> bool:
+    """Whether a notebook may hand lines or cells to a shell."""
+    return _SHELL_CELLS.search(raw) is not None
+
+
+def may_be_vscode(raw: bytes) -> bool:
+    """Whether a JSON file holds what VS Code starts."""
+    return b'"configurations"' in raw or b'"tasks"' in raw
 
 
 def may_name_config(raw: bytes) -> bool:

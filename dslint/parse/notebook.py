@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from dslint.core.source import SourceFile, Span
@@ -54,6 +56,27 @@ def read_notebook(path: str, text: str) -> SourceFile | ParseProblem:
         parts.append(code)
         line += code.count("\n")
     return SourceFile(path, "".join(parts), cells=tuple(starts))
+
+
+def notebook_text(path: str, text: str) -> SourceFile:
+    """The code cells of a notebook as they are written; empty where it cannot be read."""
+    read = read_notebook(path, text)
+    if isinstance(read, ParseProblem):
+        return SourceFile(path, "")
+    cells = [_code(cell) for cell in json.loads(text)["cells"]]
+    parts = [_outdented(cell) for cell in cells if cell is not None]
+    return SourceFile(path, "".join(p if p.endswith("\n") else f"{p}\n" for p in parts), cells=read.cells)
+
+
+def cell_texts(source: SourceFile) -> Iterator[tuple[int, str]]:
+    """The offset and the text of each cell."""
+    lines = _LINES.findall(source.text)
+    begins = [line for line, _ in source.cells]
+    offset = 0
+    for begin, end in pairwise([*begins, len(lines)]):
+        text = "".join(lines[begin:end])
+        yield offset, text
+        offset += len(text)
 
 
 def _outdented(code: str) -> str:

@@ -8,7 +8,7 @@ from launch_helpers import shown
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs
-from dslint.model.launch.launchers import remote, wrappers
+from dslint.model.launch.launchers import programs
 from dslint.model.launch.launchers.adapters import BY_HEAD
 from dslint.model.launch.read import may_begin
 
@@ -334,6 +334,6 @@ def test_first_words_that_start_nothing(command: str) -> None:
 
 
 def test_first_words_that_may_start_something() -> None:
-    heads = {*BY_HEAD, *wrappers.NAMES, *remote.NAMES, "python3.11", "bash", "sbatch", "eval", "./run.sh", "run.slurm"}
+    heads = {*BY_HEAD, *programs.NAMES, "python3.11", "bash", "sbatch", "eval", "./run.sh", "run.slurm"}
     assert all(may_begin(head) for head in (*heads, *(f"/opt/bin/{head}" for head in heads)))
     assert all(may_begin(head) for head in ("$CMD", '"$LAUNCHER"', "`which", "$(which", "torch{run,}", "'torchrun'"))

@@ -199,8 +199,8 @@ def test_containers_of_any_resource_in_any_document() -> None:
 
 def test_the_run_of_a_skypilot_task() -> None:
     (only,) = commands(SKYPILOT, "yaml", "sky.yaml")
-    assert words(only) == ["torchrun", "--nnodes", None, "--nproc_per_node", "8", "train.py"]
-    assert only.nodes.is_unknown
+    assert words(only) == ["torchrun", "--nnodes", "2", "--nproc_per_node", "8", "train.py"]
+    assert only.nodes.get() == 2
 
 
 def test_calls_of_a_python_file() -> None:
@@ -244,6 +244,9 @@ TEXTS = {
     "yaml": WORKFLOW + KUBERNETES + COMPOSE,
     "script": PYTHON,
     "vscode": VSCODE,
+    "justfile": 'n := "2"\nrun x:\n    torchrun --nproc_per_node {{n}} train.py {{x}}\n',
+    "tasks": '[tool.poe.tasks]\na = "torchrun train.py"\nb = {cmd = ["torchrun", "b.py"], env = {A = "1"}}\n',
+    "notebook": "%%bash\ntorchrun train.py\n",
 }
 
 

@@ -110,6 +110,9 @@ class LaunchCommand:
     # Words before the script that cannot be read: options of the launcher may be missing from ``launcher_flags``.
     hides_options: bool = False
 
+    # Variables that the shell sets and a program around keeps from the command: a container, another machine.
+    withheld: Mapping[str, Fact[str]] = field(default_factory=dict)
+
     # The calls of scripts that lead here, outermost first: the command stands in a script that another file calls.
     called_from: tuple[Location, ...] = ()
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.commandlines import Outer
 from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
-from dslint.model.launch.read import Outer
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
@@ -32,7 +32,12 @@ SNIPPETS = {
     "yaml": "yamlfile",
     "script": "pythonfile",
     "vscode": "vscode",
+    "tasks": "tasks",
+    "justfile": "justfile",
+    "notebook": "notebook",
 }
+# Formats whose text is none of a shell: places are right, edits would not fit.
+_REWRITTEN = frozenset({"makefile", "justfile", "tasks", "notebook"})
 # A fence without a language is a shell block when a line of it begins like a launch.
 _BEGINS = re.compile(
     r"^[ \t]*(?:(?:\$|>>>)[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
@@ -73,8 +78,8 @@ class LaunchDoc:
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
     """The launch documents of a file: one of a ``shell`` script, one per fenced block of ``markdown``, one per recipe
-    of a ``makefile``, instruction of a ``dockerfile``, scalar of a ``yaml`` file, call of a ``script``, configuration
-    of ``vscode``.
+    of a ``makefile`` or ``justfile``, instruction of a ``dockerfile``, scalar of a ``yaml`` file, call of a ``script``,
+    configuration of ``vscode``, task of a file of ``tasks``, line or cell of a ``notebook`` (its cells as one text).
 
     With a ``workspace`` the files of the project that a script sources or calls are followed.
     """
@@ -101,7 +106,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
         shell.written = snippet.written
         reader = TextReader(False, locator(workspace), (source.path,), programs=_programs(source, workspace))
         commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
-        is_rewritten = snippet.anchor is not None or kind == "makefile"
+        is_rewritten = snippet.anchor is not None or kind in _REWRITTEN
         # Rules about the text itself look at text that stands in the file as the shell reads it.
         shown = parse_shell(source, "", snippet.base) if is_rewritten else shell
         if commands or reader.called:

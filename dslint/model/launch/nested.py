@@ -7,20 +7,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dslint.core.fact import Fact, unknown
+from dslint.core.fact import Fact
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
+from dslint.model.launch.commandlines import Outer, Shell
 from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
+from dslint.model.launch.innerstate import cut, exported, inside, remote, under, within
 from dslint.model.launch.launchers.environment import READ
-from dslint.model.launch.read import Outer, Shell, may_begin, read_command
+from dslint.model.launch.read import may_begin, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.batchjob import job_directives, job_variables
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
-from dslint.model.shell.flow.choices import Choice
 from dslint.model.shell.functions import bind_words
-from dslint.model.shell.pieces import UnknownWordError, Value
-from dslint.model.shell.scope import NOT_EXPORTED, Scope, Template
+from dslint.model.shell.pieces import UnknownWordError
+from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.values import read_statements
 from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc, parse_shell
@@ -139,16 +140,18 @@ class TextReader:
         read = read or self.program(invocation, outer)
         if read is None or depth >= DEPTH:
             return []
+        seen = inside(read, invocation)
         if read.kind == "script":
-            self.call(read, invocation, directives, depth)
+            self.call(read, seen, directives, depth)
             return []
-        nested = self._nested(read, shell, invocation)
+        nested = self._nested(read, shell, seen)
         if nested is None:
             return []
         if read.kind in ("ssh", "batch"):
-            return under(self.script(*nested, read.outer, read.directives, depth + 1), invocation)
-        directives = {**directives, **read.directives}
-        return under(self.commands(*nested, directives, read.outer, depth + 1), invocation)
+            found = self.script(*nested, read.outer, read.directives, depth + 1)
+        else:
+            found = self.commands(*nested, {**directives, **read.directives}, read.outer, depth + 1)
+        return under(within(found, read.around), invocation)
 
     def wanted(self, raw: str) -> bool:
         """Whether a command may be a launch, or a heredoc a config."""
@@ -210,15 +213,16 @@ class TextReader:
         raw, start = word.raw, word.location.span.start
         literal = len(inner.words) == 1 and len(raw) > 1 and raw[0] == raw[-1] and shell.anchor is None
         body = raw[1:-1]
+        if inner.around.fills is not None:
+            body = inner.around.fills.sub(lambda found: "$" + "_" * (len(found[0]) - 1), body)
         if literal and raw[0] == "'" and "'" not in body:
             scope = invocation.scope.copy() if inner.kind == "eval" else self.started(inner, invocation)
             doc = parse_shell(shell.source, body, start + 1)
             if "\n" in body:
                 self.inner.append(doc)
-            return doc, _remote(scope) if inner.kind == "ssh" else scope
+            return doc, cut(scope, inner, invocation, {})
         # Between double quotes the outer shell expands first; without escapes the text reads the same.
-        scope = invocation.scope.copy()
-        scope = _remote(scope) if inner.kind == "ssh" else scope
+        scope = cut(invocation.scope.copy(), inner, invocation, invocation.scope.values)
         if literal and raw[0] == '"' and not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope):
             return parse_shell(shell.source, body, start + 1), scope
         place = Span(word.location.span.start, inner.words[-1].location.span.end)
@@ -232,6 +236,8 @@ class TextReader:
             scope.forget(left - seen if inner.kind != "eval" else set())
             return parse_shell(shell.source, text, 0, place), scope
         text = " ".join(w.text or "" for w in inner.words)
+        if inner.around.fills is not None:
+            text = inner.around.fills.sub(lambda found: "$" + "_" * (len(found[0]) - 1), text)
         return parse_shell(shell.source, text, 0, place), scope
 
     def _heredoc(
@@ -251,7 +257,7 @@ class TextReader:
         here = name in ("bash", "zsh", "sh") and runs is not None
         scope = heredoc.scope.copy() if here or not heredoc.is_literal else Scope(directory=heredoc.scope.cwd)
         if name in ("ssh", "docker", "kubectl"):
-            scope = _remote(scope)
+            scope = remote(scope)
         body = heredoc.body if heredoc.is_literal else _without_escapes(heredoc.body)
         doc = parse_shell(shell.source, body, heredoc.start + shell.base)
         if body == heredoc.body:
@@ -294,22 +300,14 @@ def _holds_plain_words(body: str, scope: Scope) -> bool:
     return True
 
 
-def under(commands: list[LaunchCommand], invocation: Invocation) -> list[LaunchCommand]:
-    """The commands with the conditions of what starts them."""
-    if isinstance(invocation.scope.directory, Choice):
-        commands = [replace(command, cwd_is_certain=False) for command in commands]
-    if not invocation.conditions:
-        return commands
-    return [replace(c, conditions=tuple(dict.fromkeys((*invocation.conditions, *c.conditions)))) for c in commands]
-
-
 def _add(command: LaunchCommand, out: list[LaunchCommand]) -> None:
     """Add a command unless it is there: a function called twice with the same arguments starts the same run twice.
 
-    What looks the same under several conditions depends on those that all of them have.
+    What looks the same under several conditions depends on those that all of them have. ``ssh`` to several hosts
+    with the same command line is one command, too.
     """
     for at in range(len(out) - 1, max(len(out) - _NEIGHBOURS, 0) - 1, -1):
-        if replace(out[at], conditions=command.conditions) == command:
+        if replace(out[at], conditions=command.conditions, wrappers=command.wrappers) == command:
             shared = tuple(c for c in out[at].conditions if c in command.conditions)
             out[at] = replace(out[at], conditions=shared)
             return
@@ -339,22 +337,3 @@ def _without_escapes(body: str) -> str:
 def _one_line(text: str) -> str:
     """What an unquoted variable hands on: bash splits it at line ends too, so that they end no command."""
     return text if "#" in text else re.sub(r"(?<!\\)\n", " ", text)
-
-
-def exported(invocation: Invocation) -> Scope:
-    """The state of a shell that inherits what the command exports, and nothing else."""
-    state = invocation.scope
-    scope = Scope(directory=state.cwd, open=state.open, script=state.script, world=state.world, flow=state.flow)
-    scope.is_whole = state.is_whole
-    for name, fact in invocation.env.items():
-        if name and not (state.is_whole and fact.reason.endswith(NOT_EXPORTED)):
-            scope.assign(name, Value(fact.get(), None, fact.origins) if fact.is_known else None, export=True)
-    return scope
-
-
-def _remote(scope: Scope) -> Scope:
-    """The text runs on another machine: nothing is exported there, anything may be set there."""
-    scope.exports.clear()
-    scope.open = scope.remote = True
-    scope.directory = unknown("another machine")
-    return scope

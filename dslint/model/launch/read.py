@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dslint.core.fact import Fact, absent, unknown
+from dslint.core.fact import Fact, absent
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand, Word
-from dslint.model.launch.launchers import remote, wrappers
+from dslint.model.launch.commandlines import SCRIPTS, SHELLS, Outer, Shell, folder, inside, line_of, shell_of
+from dslint.model.launch.launchers import programs as around_programs
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
 from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
 from dslint.model.launch.launchers.environment import hand_over
 from dslint.model.launch.launchers.frameworks import is_lightning, split_launcher
-from dslint.model.launch.launchers.remote import SBATCH, remote_words
-from dslint.model.launch.launchers.wrappers import is_container, unwrap
-from dslint.model.shell.slurm import slurm_options
+from dslint.model.launch.launchers.interpreter import is_python, operand_at, starts_python
+from dslint.model.launch.launchers.wrappers import unwrap
 from dslint.model.shell.words import is_plain
-
-_PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)?)?")
-_PYTHON_VARIABLE = re.compile(r"""["']?\$\{?\w*PY(?:THON)?(?:_?(?:BIN|EXE|PATH|EXECUTABLE|CMD))?\}?["']?""")
-# How the names of shell scripts end.
-SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
-# Options of the interpreter that take a value.
-_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-# What :func:`_shell` reads.
-_SHELLS = frozenset({"eval", "bash", "sh", "zsh", "sbatch"})
-
-
-@dataclass(frozen=True, slots=True)
-class Outer:
-    """The launcher around: ``srun``, ``mpirun``."""
-
-    name: str = ""
-    parsed: Parsed = field(default_factory=lambda: Parsed((), ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Shell:
-    """A command line inside a word; ``outer`` is what stands around it.
-
-    ``kind``: ``eval``, ``-c`` (of bash), ``ssh`` (another machine or session), ``batch`` (``sbatch --wrap``, whose
-    options are the ``directives``), ``script`` (a file with its arguments: no command line, but a name and words).
-    """
-
-    kind: str
-    words: tuple[Word, ...]
-    outer: Outer
-    directives: Mapping[str, Fact[str]] = field(default_factory=dict)
-    # A script that ``sbatch`` hands to Slurm: it runs later, with the variables of a job.
-    is_job: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +46,33 @@ def read_command(
     ``programs`` are the names of programs that the project installs and that are scripts of its own.
     """
     seen = dict(env)
-    around: list[tuple[Word, ...]] = []
-    rest = unwrap(words, seen, around)
-    if "" in seen and ("" not in env or any(is_container(words) for words in around)):  # an image, also behind ssh
-        cwd = unknown("the image decides")
+    found = unwrap(words, seen)
+    rest, around, cwd = found.rest, found.around, folder(found, cwd)
     outer = outer or Outer()
-    head = _head(rest, programs)
+    head = _head(rest, programs) if found.line is None else None
     if head is None:
-        return _shell(rest, outer)
+        shell = line_of(found, outer) if found.line is not None else shell_of(rest, outer)
+        return inside(shell, found, cwd, None if seen == env else seen) if shell is not None else None
     if head.adapter.wraps:
         parsed = _wrapper_options(head)
         hand_over(head.adapter.name, head.rest[: len(head.rest) - len(parsed.rest)], parsed, seen)
         inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs, programs)
-        if not isinstance(inner, LaunchCommand):
-            return inner
+        if isinstance(inner, Shell):
+            handed = inside(inner, found, cwd, None if seen == env else seen)
+            return replace(handed, around=replace(handed.around, env=inner.around.env or handed.around.env))
+        if inner is None:
+            return None
         begin = words[0].location.span.start
         around += [rest[: len(rest) - len(parsed.rest)], *inner.wrappers]
-        inner = replace(inner, wrappers=tuple(around))
+        withheld = {**found.withheld, **inner.withheld}
+        inner = replace(inner, wrappers=tuple(around), withheld=withheld)
         return replace(inner, words=tuple(words), location=_place(source, begin, inner.words, words[0].location))
     command = _command(head, seen, outer, rest)
     if command is None or (head.adapter.is_common and not _is_python(command)):
         return None
     place = _place(source, words[0].location.span.start, words, words[0].location)
-    whole, wrappers = tuple(words), tuple(around)
-    cwd = cwd or absent()
-    return replace(command, words=whole, wrappers=wrappers, argv=rest, location=place, in_docs=in_docs, cwd=cwd)
+    command = replace(command, words=tuple(words), wrappers=tuple(around), argv=rest, location=place, in_docs=in_docs)
+    return replace(command, cwd=cwd or absent(), withheld=found.withheld)
 
 
 @lru_cache(maxsize=4096)
@@ -116,8 +84,8 @@ def may_begin(first: str) -> bool:
     if not is_plain(first):
         return True
     name = first.rpartition("/")[2]
-    known = name in BY_HEAD or name in wrappers.NAMES or name in remote.NAMES or name in _SHELLS
-    return known or first.endswith(SCRIPTS) or _PYTHON.fullmatch(name) is not None
+    known = name in BY_HEAD or name in around_programs.NAMES or name in SHELLS
+    return known or first.endswith(SCRIPTS) or is_python(name)
 
 
 def _is_python(command: LaunchCommand) -> bool:
@@ -139,7 +107,7 @@ def _head(words: Sequence[Word], programs: Collection[str]) -> Head | None:
         return _subcommand(adapter, name, tuple(words[1:]))
     if name in programs:
         return Head(PLAIN, name, tuple(words[1:]), words[0])
-    if _PYTHON.fullmatch(name) or _PYTHON_VARIABLE.fullmatch(words[0].raw):
+    if starts_python(words[0]):
         return _python(name or "python", words)
     return None
 
@@ -153,25 +121,23 @@ def _subcommand(adapter: Adapter, program: str, rest: tuple[Word, ...]) -> Head 
 
 
 def _python(name: str, words: Sequence[Word]) -> Head | None:
-    at = 1
-    while at < len(words):
-        word = words[at]
-        text = word.text
-        if text == "-m" and at + 1 < len(words):
-            module = words[at + 1]
-            adapter = BY_MODULE.get(module.text or "")
-            if adapter is not None:
-                return _subcommand(adapter, f"{name} -m {module.text}", tuple(words[at + 2 :]))
-            return Head(PLAIN, name, tuple(words[at + 2 :]), module, is_module=True)
-        if text in ("-c", "-") or word.spreads:
-            return None
-        if flag_name(word) is None:
-            found = BY_HEAD.get(program_name(word))
-            if found is not None and not (text or "").endswith(".py"):
-                return _subcommand(found, f"{name} {text}", tuple(words[at + 1 :]))
-            return Head(PLAIN, name, tuple(words[at + 1 :]), word)
-        at += 2 if text in _PYTHON_VALUES else 1
-    return None
+    at = operand_at(words)
+    if not at:
+        return None
+    word = words[at]
+    text = word.text
+    if text == "-m" and at + 1 < len(words):
+        module = words[at + 1]
+        adapter = BY_MODULE.get(module.text or "")
+        if adapter is not None:
+            return _subcommand(adapter, f"{name} -m {module.text}", tuple(words[at + 2 :]))
+        return Head(PLAIN, name, tuple(words[at + 2 :]), module, is_module=True)
+    if text in ("-m", "-c", "-") or word.spreads:
+        return None
+    found = BY_HEAD.get(program_name(word))
+    if found is not None and not (text or "").endswith(".py"):
+        return _subcommand(found, f"{name} {text}", tuple(words[at + 1 :]))
+    return Head(PLAIN, name, tuple(words[at + 1 :]), word)
 
 
 def _wrapper_options(head: Head) -> Parsed:
@@ -278,46 +244,3 @@ def _unknown_operands(arguments: Sequence[Word]) -> int:
             count += word.raw.startswith("$")
         previous_is_flag = name is not None and "=" not in (word.text or word.raw)
     return count
-
-
-def _shell(words: Sequence[Word], outer: Outer) -> Shell | None:
-    if not words or words[0].text is None:
-        return None
-    name = program_name(words[0])
-    if name == "eval":
-        return Shell("eval", tuple(words[1:]), outer)
-    if name in ("bash", "sh", "zsh"):
-        command = _after_c(words)
-        if command:
-            return Shell("-c", command, outer)
-        script = tuple(words[_operand(words) :])
-        return Shell("script", script, outer) if script and script[0].text else None
-    if name == "sbatch":
-        parsed = parse_options(words[1:], SBATCH)
-        options = slurm_options(words[1 : len(words) - len(parsed.rest)])
-        wrap = last(parsed.flags, "--wrap")
-        if wrap is not None and wrap.value is not None:
-            return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]))
-        return Shell("script", parsed.rest, outer, options, True) if parsed.rest and parsed.rest[0].text else None
-    if words[0].text.endswith(SCRIPTS):
-        return Shell("script", tuple(words), outer)
-    remote = remote_words(name, words)
-    return Shell("ssh", remote, outer) if remote else None
-
-
-def _after_c(words: Sequence[Word]) -> tuple[Word, ...]:
-    at = _operand(words, ends=re.compile(r"-[a-z]*c"))
-    return tuple(words[at : at + 1]) if at > 1 and re.fullmatch(r"-[a-z]*c", words[at - 1].text or "") else ()
-
-
-def _operand(words: Sequence[Word], ends: re.Pattern[str] | None = None) -> int:
-    """Where the first word of bash that is no option of its own stands, or the one behind an option that ``ends``."""
-    at = 1
-    while at < len(words):
-        text = words[at].text
-        if ends is not None and text is not None and ends.fullmatch(text):
-            return at + 1
-        if flag_name(words[at]) is None and text != "+o":
-            break
-        at += 2 if text in ("-o", "+o", "--rcfile", "--init-file") else 1
-    return at

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from dslint.core.fact import Fact, known
 from dslint.core.source import SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.commandlines import Outer, Shell
 from dslint.model.launch.document import LaunchDoc, locator
+from dslint.model.launch.innerstate import exported, under
 from dslint.model.launch.launchers.counts import MACHINE_GPUS
 from dslint.model.launch.launchers.environment import SETS
-from dslint.model.launch.nested import DEPTH, LONGEST, MOST_CALLED, TextReader, exported, under
-from dslint.model.launch.read import Outer, Shell, may_begin
+from dslint.model.launch.nested import DEPTH, LONGEST, MOST_CALLED, TextReader
+from dslint.model.launch.read import may_begin
 from dslint.model.shell.assigning import DECLARING
 from dslint.model.shell.batchjob import directives_of
 from dslint.model.shell.builtins import BUILTINS, CONTROL, NAME_OPERANDS

@@ -82,8 +82,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if not words:
             continue
         done = words[-1].location.span.end - shell.base
-        taken: list[tuple[Word, ...]] = []
-        rest = unwrap(words, {}, taken)
+        found = unwrap(words, {})
+        taken, rest = found.around, found.rest
         program = program_name(taken[-1][0]) if taken else ""
         is_keyword = len(taken) == 1 and words[0].raw == "time" and not _is_behind_assignment(doc, words[0])
         if len(rest) < 2 or program not in _REFUSE or is_keyword or not ASSIGNMENT.match(rest[0].raw):

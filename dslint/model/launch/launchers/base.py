@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -67,25 +67,30 @@ class World:
     total: Fact[int] = field(default_factory=absent)
 
 
-def parse_options(words: Sequence[Word], table: Options) -> Parsed:
-    """Split the words after the launcher's name into its options and the rest, which begins at the first operand."""
+def parse_options(words: Sequence[Word], table: Options, stops: Collection[str] = ()) -> Parsed:
+    """Split the words after the launcher's name into its options and the rest, which begins at the first operand.
+
+    ``stops`` are options at which it begins, too.
+    """
     flags: list[Flag] = []
     is_open = dashed = False
     at = 0
     while at < len(words):
         word = words[at]
-        name = flag_name(word) or _short_name(word, table)
+        name = flag_name(word) or _short_name(word, table) or _digits(word, table)
         if name is None:
             if not word.spreads:
                 break
             is_open = True
             at += 1
             continue
+        if name in stops:
+            break
         if word.text == "--":
             dashed = True
             at += 1
             break
-        full = table.resolve(name)
+        full = table.resolve(name) or _bundled(name, table)
         value = glued_value(word, name)
         if full is None and value is None and not name.startswith("--") and name[:2] in table.values:
             full, value = name[:2], _tail(word, 2)
@@ -103,6 +108,22 @@ def _short_name(word: Word, table: Options) -> str | None:
     """``-H`` of ``-H/job/hostfile``: the value stands glued to a short option."""
     name = (word.text or "")[:2]
     return name if len(word.text or "") > 2 and name != "--" and name in table.values else None
+
+
+def _bundled(name: str, table: Options) -> str | None:
+    """``-w`` of ``-bw HOSTS``: only the last of several letters takes a value. For programs that read like getopt."""
+    letters = name[1:]
+    is_bundle = not (table.guesses or table.abbreviates) and len(letters) > 1 and letters.isalpha()
+    if not is_bundle or any(f"-{letter}" in table.values for letter in letters[:-1]):
+        return None
+    return f"-{letters[-1]}" if f"-{letters[-1]}" in table.values else None
+
+
+def _digits(word: Word, table: Options) -> str | None:
+    """``-0`` of xargs, ``-10`` of nice."""
+    text = word.text or ""
+    is_getopt = not (table.guesses or table.abbreviates)
+    return text if is_getopt and text[:1] == "-" and text[1:].isdigit() and text.isascii() else None
 
 
 def _takes_next(full: str | None, table: Options, following: Word) -> bool:

@@ -1,216 +1,298 @@
-"""Programs that run another program: what stands before the launcher is taken off."""
+"""Programs that run another program: what stands before the launcher is taken off, as their rows say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dslint.core.fact import Fact, known, unknown
-from dslint.model.launch.command import Word
-from dslint.model.launch.launchers import tables
+from dslint.model.launch.command import Flag, Word, canonical
+from dslint.model.launch.launchers import programs
 from dslint.model.launch.launchers.adapters import program_name
-from dslint.model.launch.launchers.base import ASSIGNMENT, Options, flag_name, options, parse_options
-from dslint.model.shell.batchjob import MACHINE, is_directive
+from dslint.model.launch.launchers.base import Options, Parsed, flag_name, last, parse_options
+from dslint.model.launch.launchers.envwords import environment, forget
+from dslint.model.launch.launchers.interpreter import module_at
+from dslint.model.launch.launchers.programs import BY_MODULE, BY_NAME, EITHER, LINE, PYTHON, TYPED, Program
+from dslint.model.shell.batchjob import is_directive
 from dslint.model.shell.slurm import slurm_options
 
-
-def _takes(values: str) -> Options:
-    return options(values, abbreviates=False, guesses=False)
-
-
-_NONE = _takes("")
-# name -> its options and the number of operands before the command it runs.
-_WRAPPERS: dict[str, tuple[Options, int]] = {
-    "nohup": (_NONE, 0),
-    "exec": (_takes("-a"), 0),
-    "time": (_takes("-f -o"), 0),
-    "command": (_NONE, 0),
-    "setsid": (_NONE, 0),
-    "unbuffer": (_NONE, 0),
-    "nice": (_takes("-n"), 0),
-    "ionice": (_takes("-c -n"), 0),
-    "stdbuf": (_takes("-i -o -e"), 0),
-    "timeout": (_takes("-s --signal -k --kill_after"), 1),
-    "sudo": (_takes("-u -g -h -p -C -D"), 0),
-    "taskset": (_takes(""), 1),
-    "numactl": (_takes("-m -N -C -i --membind --cpunodebind --physcpubind --interleave --preferred"), 0),
-    "xvfb-run": (_takes("-n -s"), 0),
-    "catchsegv": (_NONE, 0),
-    "flock": (_takes("-w --wait --timeout -E --conflict_exit_code"), 1),
-    "chrt": (_takes("-T -P -D"), 1),
-    "cgexec": (_takes("-g"), 0),
-    "prlimit": (_takes("-o"), 0),
-    "strace": (_takes("-o -e -p -s -u -a -I -O -P -S"), 0),
-    "gdb": (_takes("-ex -x -iex -ix -p"), 0),
-    "compute-sanitizer": (_takes("--tool --log_file --kernel_regex --target_processes --launch_timeout"), 0),
-    "dumb-init": (_NONE, 0),
-    "tini": (_takes("-p -e"), 0),
-    "uvx": (_takes("--from --with --python -p --index --index_url --extra_index_url"), 0),
-    "screen": (_takes("-S -dmS -c -h -s -T -p"), 0),
-    "xargs": (_takes("-n -I -P -L -d -a -E -s"), 0),
-}
-# Tools whose first words name a sub-command: ``uv run``, ``conda run -n env``, ``nsys profile -o x``.
-_RUNNERS: dict[tuple[str, str], Options] = {
-    ("uv", "run"): _takes("--with --extra --group --python -p --env_file --project --directory --package"),
-    ("poetry", "run"): _NONE,
-    ("pdm", "run"): _NONE,
-    ("hatch", "run"): _NONE,
-    ("pipenv", "run"): _NONE,
-    ("pixi", "run"): _takes("-e --environment"),
-    ("conda", "run"): _takes("-n --name -p --prefix --cwd"),
-    ("mamba", "run"): _takes("-n --name -p --prefix --cwd"),
-    ("micromamba", "run"): _takes("-n --name -p --prefix --cwd"),
-    ("rye", "run"): _NONE,
-    ("dslint", "run"): _takes(
-        "--time_limit --select --ignore --extend_select --extend_ignore --per_file_ignores --fail_on --min_confidence"
-        " --world_size --nnodes --nproc_per_node --deepspeed_version --transformers_version --accelerate_version"
-        " --consumer --output_format --color --config"
-    ),
-    ("nsys", "profile"): _takes(
-        "-o --output -t --trace -s --sample -w --show_output -c --capture_range -f --force_overwrite -y --delay -d"
-        " --duration -b --backtrace -e --env_var -x --stop_on_exit -p --nvtx_capture -k --kill -n --inherit_environment"
-        " --cuda_graph_trace --cuda_memory_usage --cudabacktrace --capture_range_end --cpuctxsw --export --stats"
-        " --gpu_metrics_device --gpu_metrics_devices --gpu_metrics_frequency --osrt_threshold --python_backtrace"
-        " --pytorch --python_sampling --samples_per_backtrace --sampling_frequency --session_new"
-        " --trace_fork_before_exec --wait --run_as --nic_metrics --gpuctxsw --python_sampling_frequency --command_file"
-    ),
-    ("nsys", "launch"): _takes("-t --trace --session --session_new -e --env_var -w --show_output"),
-    ("py-spy", "record"): _takes("-o --output -d --duration -r --rate -f --format"),
-}
-_DOCKER = _takes(
-    "-v --volume -w --workdir -e --env --env_file --name --network --net --gpus --shm_size --ipc --user -u -p --publish"
-    " --mount --ulimit --device --entrypoint -h --hostname --runtime --platform --memory -m --cpus --cpuset_cpus"
-    " --label -l --add_host --cap_add --security_opt --pid --restart --log_driver --log_opt --tmpfs --pull"
-)
-_SINGULARITY = _takes(
-    "-B --bind -H --home --pwd --cwd --overlay --env --env_file -W --workdir -S --scratch --mount --app --hostname"
-)
-_ENROOT = _takes("-e --env -m --mount -r --rc -c --conf")
-# Programs that run a command in a container: sub-commands, options, whether the environment of the shell gets in.
-_CONTAINERS: dict[str, tuple[frozenset[str], Options, bool]] = {
-    "docker": (frozenset({"run", "exec"}), _DOCKER, False),
-    "podman": (frozenset({"run", "exec"}), _DOCKER, False),
-    "nvidia-docker": (frozenset({"run", "exec"}), _DOCKER, False),
-    "singularity": (frozenset({"run", "exec"}), _SINGULARITY, True),
-    "apptainer": (frozenset({"run", "exec"}), _SINGULARITY, True),
-    "enroot": (frozenset({"start"}), _ENROOT, True),
-}
-# Programs whose command stands behind ``--``.
-_BEHIND_DASHES = {("kubectl", "exec"), ("oc", "exec"), ("ray", "job")}
-_COMPOSE = _takes("-f --file -p --project_name --profile --env_file --project_directory")
-_SALLOC = options(
-    " ".join(tables.SRUN.values), " ".join(tables.SRUN.switches) + " --no_shell", abbreviates=True, guesses=False
-)
-# The names under which any of these programs is started.
-NAMES = frozenset(
-    {"env", "salloc", "docker-compose", "docker", *_WRAPPERS, *_CONTAINERS}
-    | {name for name, _ in _RUNNERS}
-    | {name for name, _ in _BEHIND_DASHES}
-)
+_MODULE = ("-m", "--module")
+_SCRIPT = ("-s", "--script", "--gui-script")
+# ``{}``, ``{1}``, ``{.}``, ``{%}`` of GNU parallel.
+_FIELDS = re.compile(r"\{[\d.%#/+-]*\}")
+_TYPED_END = re.compile(r"(?:\\n|\\r|\^M|\\015|\s)+$")
+_ENVIRONMENT = re.compile(r"[\w.+-]+:(?=\w)")
+# Between the commands of tmux.
+_NEXT = ";"
+_MOST = 99
 
 
-def unwrap(
-    words: Sequence[Word], env: dict[str, Fact[str]], taken: list[tuple[Word, ...]] | None = None
-) -> tuple[Word, ...]:
-    """The words from the launcher on; assignments of ``env NAME=value`` go into ``env``.
+@dataclass(slots=True)
+class Unwrapped:
+    """The words from the launcher on, and what the programs around have done.
 
-    ``taken`` collects the words of each program that is taken off.
+    ``around`` are the words of each of them. ``line``: the program that hands ``rest`` to a shell, as a text. ``fills``
+    matches what it fills in there. ``folder`` is the directory that they change to, ``is_elsewhere``: an image or
+    another machine decides over it. ``withheld`` are the variables of the shell that the command does not find.
     """
-    rest = tuple(words)
-    while rest:
-        before = rest
-        name = program_name(rest[0])
-        following = rest[1].text or "" if len(rest) > 1 else ""
+
+    rest: tuple[Word, ...]
+    around: list[tuple[Word, ...]] = field(default_factory=list)
+    line: Program | None = None
+    fills: re.Pattern[str] | None = None
+    folder: str = ""
+    is_elsewhere: bool = False
+    withheld: dict[str, Fact[str]] = field(default_factory=dict)
+
+
+def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> Unwrapped:
+    """Take all programs around a command off; ``env`` becomes what the command finds."""
+    out = Unwrapped(tuple(words))
+    while out.rest and out.line is None:
+        before = out.rest
+        name = program_name(before[0])
         if name == "env":
-            rest = _environment(rest[1:], env)
-        elif name in _WRAPPERS:
-            table, operands = _WRAPPERS[name]
-            rest = parse_options(rest[1:], table).rest[operands:]
-        elif (name, following) in _RUNNERS:
-            rest = parse_options(rest[2:], _RUNNERS[name, following]).rest
-        elif name in _CONTAINERS and following in _CONTAINERS[name][0]:
-            rest = _container(name, rest[2:], env)
-        elif name == "docker-compose" or (name, following) == ("docker", "compose"):
-            rest = _composed(rest[1 if "-" in name else 2 :], env)
-        elif (name, following) in _BEHIND_DASHES:
-            at = next((i for i, w in enumerate(rest) if w.text == "--"), len(rest))
-            rest = rest[at + 1 :]
-            _forget(env)
+            behind = environment(before[1:], env)
+            own = len(before) - len(behind)
         elif name == "salloc":
-            parsed = parse_options(rest[1:], _SALLOC)
-            env.update(slurm_options(rest[1 : len(rest) - len(parsed.rest)]))
-            rest = parsed.rest
+            parsed = parse_options(before[1:], programs.SALLOC)
+            env.update(slurm_options(before[1 : len(before) - len(parsed.rest)]))
+            behind = parsed.rest
+            own = len(before) - len(behind)
         else:
-            break
-        if taken is not None:
-            taken.append(before[: len(before) - len(rest)])
-    return rest
-
-
-def is_container(words: Sequence[Word]) -> bool:
-    """A program around the command, with its options, that runs it in a container of an environment of its own."""
-    name = (words[0].text or "").rpartition("/")[2] if words else ""
-    return name in ("docker-compose", "kubectl", "oc") or (name in _CONTAINERS and not _CONTAINERS[name][2])
+            found, behind = _row_of(name, before)
+            if found is None:
+                break
+            reader = _Reader(found, out, env)
+            behind = reader.command(behind)
+            own = len(before) - reader.left
+        out.around.append(before[:own])
+        out.rest = behind
+    return out
 
 
 def is_isolated(wrappers: Sequence[Sequence[Word]]) -> bool:
     """A program around the command brings an environment of its own: a container, a tool that manages environments."""
     names = {(words[0].text or "").rpartition("/")[2] for words in wrappers if words}
-    managed = {name for name, _ in _RUNNERS} - {"nsys", "py-spy", "dslint"}
-    return not names.isdisjoint({*managed, *_CONTAINERS, "docker-compose", "kubectl", "oc", "uvx", "sudo"})
+    return any(row.is_managed or row.is_elsewhere or not row.arrives for name in names for row in BY_NAME.get(name, ()))
 
 
-def _container(name: str, words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
-    """The command behind the image; ``-e NAME=value`` sets what it sees."""
-    _, table, inherits = _CONTAINERS[name]
-    parsed = parse_options(words, table)
-    outside = dict(env)
-    if not inherits:
-        _forget(env)
-    for flag in parsed.flags:
-        text = flag.value.text if flag.name in ("-e", "--env") and flag.value is not None else None
-        for part in (text or "").split(",") if inherits else [text or ""]:
+def _row_of(name: str, words: tuple[Word, ...]) -> tuple[Program | None, tuple[Word, ...]]:
+    """The row of a program whose words these are, and the words behind its name and sub-command."""
+    for row in BY_NAME.get(name, ()):
+        if name in programs.NAMES and (found := _behind_verbs(words[1:], row)) is not None:
+            return row, found
+    at = module_at(words)
+    module = BY_MODULE.get(words[at].text or "") if at else None
+    if module is not None and (found := _behind_verbs(words[at + 1 :], module)) is not None:
+        return module, found
+    following = next((i for i, word in enumerate(words) if word.text == _NEXT), 0) if name == "tmux" else 0
+    return _row_of(name, (words[0], *words[following + 1 :])) if following else (None, ())
+
+
+def _behind_verbs(words: tuple[Word, ...], row: Program) -> tuple[Word, ...] | None:
+    """The words behind the sub-command; ``None`` where none of the row's stands there."""
+    if not row.verbs:
+        return words
+    for verb in row.verbs:
+        rest = words
+        for part in verb.split():
+            rest = parse_options(rest, row.before, (part,)).rest
+            if not rest or rest[0].text != part:
+                break
+            rest = rest[1:]
+        else:
+            # Of the commands of tmux this one may start nothing, and the next one something.
+            if row.names != "tmux" or not rest or _takes_words(rest, row):
+                return rest
+    return None
+
+
+def _takes_words(words: tuple[Word, ...], row: Program) -> bool:
+    rest = parse_options(words, row.table).rest
+    return bool(rest) and rest[0].text != _NEXT
+
+
+class _Reader:
+    """Reads the words of one program, up to its command."""
+
+    def __init__(self, row: Program, out: Unwrapped, env: dict[str, Fact[str]]) -> None:
+        self.row = row
+        self.out = out
+        self.env = env
+        # How many words the command has.
+        self.left = 0
+
+    def command(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        """The words of the command, for which the environment is made."""
+        row = self.row
+        parsed, line = self._parsed(words)
+        self._hand_in(parsed.flags)
+        rest = parsed.rest
+        self._move(parsed.flags)
+        if row.assigns:
+            rest = environment(rest, self.env)
+        for name in [name for name in self.out.withheld if name in self.env]:
+            del self.out.withheld[name]
+        if line is not None:
+            self.out.line = row
+            return (line,)
+        self.left = max(len(rest) - row.operands, 0) if row.instead else len(rest)
+        return self._what_runs(self._instead(parsed.flags, rest), parsed)
+
+    def _parsed(self, words: tuple[Word, ...]) -> tuple[Parsed, Word | None]:
+        """The options and what stands behind the operands; the command line, where an option holds it."""
+        row = self.row
+        stops = (*_MODULE, *_SCRIPT) if row.runs == EITHER else _MODULE if row.runs == PYTHON else ()
+        if row.behind_dashes:
+            at = next((i for i, word in enumerate(words) if word.text == "--"), None)
+            if at is not None:
+                return replace(_between(words[:at], row.table), rest=words[at + 1 :]), None
+        if row.line:
+            parsed = _between(words, row.table, row.operands)
+            held = last(parsed.flags, *map(canonical, row.line.split()))
+            return parsed, held.value if held is not None else None
+        parsed = parse_options(words, row.table, stops)
+        return replace(parsed, rest=parsed.rest[row.operands :] if not row.instead else parsed.rest), None
+
+    def _instead(self, flags: Sequence[Flag], rest: tuple[Word, ...]) -> tuple[Word, ...]:
+        """``docker run --entrypoint torchrun IMAGE ARGS``."""
+        if not self.row.instead:
+            return rest
+        given = last(flags, *map(canonical, self.row.instead.split()))
+        rest = rest[self.row.operands :]
+        is_known = given is not None and given.value is not None and given.value.text != ""
+        return (given.value, *rest) if is_known and given is not None and given.value is not None else rest
+
+    def _what_runs(self, rest: tuple[Word, ...], parsed: Parsed) -> tuple[Word, ...]:
+        row = self.row
+        ends = row.ends.split()
+        at = next((i for i, word in enumerate(rest) if word.text in ends), len(rest)) if ends else len(rest)
+        rest = rest[:at]
+        if not rest:
+            return ()
+        if row.names == "tmux":
+            rest = rest[: next((i for i, word in enumerate(rest) if word.text == _NEXT), len(rest))]
+        if row.fills:
+            given = last(parsed.flags, row.fills) if row.fills.startswith("-") else None
+            text = given.value.text if given is not None and given.value is not None else None
+            self.out.fills = re.compile(re.escape(text)) if text else _FIELDS
+        first = rest[0].text or ""
+        if row.runs == TYPED:
+            self.out.line = row
+            typed = _TYPED_END.sub("", first)
+            return rest[:1] if typed == first else (replace(rest[0], text=typed, raw=typed),)
+        if row.runs == LINE and (len(rest) == 1 or all(word.text is not None for word in rest)):
+            self.out.line = row
+            return rest
+        if row.runs in (PYTHON, EITHER):
+            rest = _interpreted(rest, is_python=row.runs == PYTHON or (first.endswith(".py") and "://" not in first))
+        elif row.has_prefix and (found := _ENVIRONMENT.match(first)):
+            rest = (replace(rest[0], text=first[found.end() :]), *rest[1:])
+        elif row.runs == LINE:
+            rest = environment(rest, self.env)
+        return _filled(rest, self.out.fills, row) if row.fills else rest
+
+    def _move(self, flags: Sequence[Flag]) -> None:
+        given = last(flags, *map(canonical, self.row.folder.split())) if self.row.folder else None
+        if self.row.is_elsewhere:
+            self.out.is_elsewhere = True
+        elif given is not None:
+            text = given.value.text if given.value is not None else None
+            self.out.folder = posixpath.join(self.out.folder, text) if text is not None else "$"
+
+    def _hand_in(self, flags: Sequence[Flag]) -> None:
+        """Make the environment that the command finds."""
+        row, env = self.row, self.env
+        outside = dict(env)
+        arrives = row.arrives if not _has(flags, row.withholds) else False
+        if not (arrives or _has(flags, row.keeps)):
+            lost = {name: fact for name, fact in env.items() if name and not is_directive(name) and fact.is_known}
+            self.out.withheld.update(lost)
+            forget(env)
+        elif row.adds or _has(flags, row.from_file):
+            env[""] = unknown(f"`{row.names.split()[0]}` may set any variable")
+        for prefix in row.renamed:
+            for name in [name for name in outside if name.startswith(prefix)]:
+                env[name[len(prefix) :]] = outside[name]
+        names = set(map(canonical, row.sets.split()))
+        for flag in flags:
+            if flag.value is not None and flag.name in names:
+                self._set(flag.value, outside, splits=row.arrives)
+            elif flag.value is not None and row.json and flag.name == canonical(row.json):
+                self._runtime(flag.value)
+        if _has(flags, row.from_file):
+            self.out.withheld.clear()
+
+    def _set(self, word: Word, outside: Mapping[str, Fact[str]], *, splits: bool) -> None:
+        """``-e NAME=value``; ``-e NAME`` hands the variable of the shell on."""
+        for part in (word.text or "").split(",") if splits else [word.text or ""]:
             variable, glue, value = part.partition("=")
-            if glue and flag.value is not None:
-                env[variable] = known(value, flag.value.location.labelled(part), *flag.value.origins)
-            elif variable in outside:  # ``-e NAME`` hands the variable of the shell on
-                env[variable] = outside[variable]
-    return parsed.rest[1:]
+            if glue:
+                self.env[variable] = known(value, word.location.labelled(part), *word.origins)
+            elif variable in outside:
+                self.env[variable] = outside[variable]
+        if word.text is None:
+            name = re.match(r"[\"']?(\w+)(?:=|$)", word.raw)
+            if name is None:
+                self.out.withheld.clear()
+            else:
+                self.env[name[1]] = unknown(f"`{name[1]}` is computed", word.location)
+
+    def _runtime(self, word: Word) -> None:
+        """``{"env_vars": {"NAME": "value"}}``, the runtime environment of Ray."""
+        try:
+            data = json.loads(word.text or "")
+        except ValueError:
+            data = None
+        given = data.get("env_vars", {}) if isinstance(data, dict) else None
+        if not isinstance(given, dict):
+            self.out.withheld.clear()
+            return
+        for name, value in given.items():
+            if isinstance(value, str):
+                self.env[name] = known(value, word.location.labelled(f"{name}={value}"), *word.origins)
 
 
-def _composed(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
-    """``docker compose run SERVICE COMMAND``: the container has the service's environment and what ``-e`` sets."""
-    rest = parse_options(words, _COMPOSE).rest
-    return _container("docker", rest[1:], env) if rest and rest[0].text in ("run", "exec") else ()
+def _has(flags: Sequence[Flag], names: str) -> bool:
+    """One of these options is given, also among others: ``-E`` in ``-nE``."""
+    wanted = set(map(canonical, names.split()))
+    letters = {name[1] for name in wanted if len(name) == 2}
+    return any(
+        flag.name in wanted or (flag.name[:2] != "--" and not letters.isdisjoint(flag.name[1:])) for flag in flags
+    )
 
 
-def _forget(env: dict[str, Fact[str]]) -> None:
-    """Another machine or image: it may have any variable, but not those of this shell."""
-    facts = {name: fact for name, fact in env.items() if is_directive(name) and not name.startswith(MACHINE)}
-    env.clear()
-    env.update(facts)
-    env[""] = unknown("the image or the other machine may set any variable")
+def _between(words: tuple[Word, ...], table: Options, operands: int = _MOST) -> Parsed:
+    """Options that may stand between operands as well."""
+    flags: list[Flag] = []
+    parsed = parse_options(words, table)
+    while True:
+        flags += parsed.flags
+        if not operands or not parsed.rest:
+            return Parsed(tuple(flags), parsed.rest, parsed.open, parsed.dashed)
+        operands -= 1
+        parsed = parse_options(parsed.rest[1:], table)
 
 
-def _environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
-    at = 0
-    while at < len(words):
-        word = words[at]
-        match = ASSIGNMENT.match(word.text if word.text is not None else word.raw)
-        if match and word.text is not None:
-            env[match[1]] = known(match[2], word.location.labelled(word.text), *word.origins)
-        elif match:
-            env[match[1]] = unknown(f"`{match[1]}` is computed", word.location)
-        elif word.text in ("-u", "-C", "-S", "--unset", "--chdir"):
-            at += 1
-            if word.text in ("-u", "--unset") and at < len(words):
-                env.pop(words[at].text or "", None)
-        elif word.text is not None and word.text.startswith("--unset="):
-            env.pop(word.text.partition("=")[2], None)
-        elif word.text in ("-i", "-", "--ignore-environment"):
-            kept = {name: fact for name, fact in env.items() if is_directive(name)}
-            env.clear()
-            env.update(kept)
-        elif flag_name(word) is None and not word.spreads:
-            break
-        at += 1
-    return tuple(words[at:])
+def _interpreted(rest: tuple[Word, ...], *, is_python: bool) -> tuple[Word, ...]:
+    """The words as Python is started with them: a script, ``-m`` and a module; others are a command."""
+    first = rest[0]
+    python = Word("python", "python", first.location)
+    if flag_name(first) in _MODULE:
+        return (python, replace(first, text="-m"), *rest[1:]) if len(rest) > 1 else ()
+    if flag_name(first) in _SCRIPT:
+        return (python, *rest[1:])
+    return (python, *rest) if is_python else rest
+
+
+def _filled(rest: tuple[Word, ...], fills: re.Pattern[str] | None, row: Program) -> tuple[Word, ...]:
+    """What a program fills into the command is not known; without a place for it, it stands behind."""
+    why = f"`{row.names.split()[0]}` fills it in"
+    found = [fills is not None and fills.search(word.text or "") is not None for word in rest]
+    done = [replace(w, text=None, why=why) if here else w for w, here in zip(rest, found, strict=True)]
+    behind = () if any(found) else (Word(None, "$_", rest[-1].location, spreads=True, why=why),)
+    return (*done, *behind)

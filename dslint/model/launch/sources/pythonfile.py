@@ -31,7 +31,10 @@ def python_snippets(source: SourceFile) -> Iterator[Snippet]:
             continue
         given = {k.arg: k.value for k in node.keywords if k.arg}
         is_text = name in _TEXTS or _is_true(given.get("shell"))
-        line = _line(node.args[0], is_text=is_text)
+        if name == "session":  # of nox: each word is an argument
+            line: str | None = " ".join(map(_word, node.args))
+        else:
+            line = _line(node.args[0], is_text=is_text)
         if line is not None and text_may_launch(line):
             cwd: Fact[str] = unknown("the program sets the directory") if "cwd" in given else absent()
             yield Snippet(line, 0, places.span(node.args[0]), {}, frozenset(), True, cwd)
@@ -44,6 +47,8 @@ def _starter(node: ast.AST) -> str:
     name = owner.id if isinstance(owner, ast.Name) else ""
     if name in ("subprocess", "sp") and node.func.attr in _STARTERS:
         return node.func.attr
+    if name == "session" and node.func.attr in ("run", "run_always"):
+        return name
     return node.func.attr if name == "os" and node.func.attr in _OF_OS else ""
 
 

@@ -1,4 +1,4 @@
-"""Commands in YAML files: GitHub and GitLab workflows, docker compose, Kubernetes, SkyPilot."""
+"""Commands in YAML files: workflows, docker compose, Kubernetes, Ray, SkyPilot, Azure ML, dstack, Taskfile."""
 
 from __future__ import annotations
 
@@ -48,20 +48,43 @@ class _Reader:
         elif isinstance(data.get("services"), dict):
             yield from self._compose()
         elif isinstance(data.get("run"), str) and {"resources", "num_nodes", "setup", "envs", "workdir"} & set(data):
-            yield from self._text("/run", self._variables("/envs"), cwd=absent())
+            variables = {**self._of_skypilot(data), **self._variables("/envs"), **self._variables("/secrets")}
+            yield from self._text("/run", variables, cwd=absent())
         elif "kind" in data and "apiVersion" in data:
-            yield from self._containers("", data, 0)
+            yield from self._resource(data)
+        elif isinstance(data.get("command"), str) and _AZURE & set(data):
+            yield from self._text("/command", self._variables("/environment_variables"), cwd=_IMAGE, is_open=True)
+        else:
+            yield from self._of_runners(data)
+
+    def _of_runners(self, data: dict[str, Any]) -> Iterator[Snippet]:
+        """A Taskfile, a task of dstack, jobs of GitLab."""
+        if isinstance(data.get("tasks"), dict):
+            yield from self._tasks()
+        elif isinstance(data.get("commands"), list) and isinstance(data.get("type"), str):  # dstack
+            yield from self._items("/commands", self._variables("/env"), is_open=True)
         elif not self.doc.path.endswith(("config.yaml", "config.yml")):
             yield from self._gitlab()
+
+    def _resource(self, data: dict[str, Any]) -> Iterator[Snippet]:
+        """Containers, the entry point of a RayJob, the trainer of a TrainJob."""
+        yield from self._containers("", data, 0)
+        if isinstance(self.doc.get("/spec/entrypoint"), str):
+            yield from self._text("/spec/entrypoint", {}, cwd=_IMAGE, is_open=True)
+        trainer = self.doc.get("/spec/trainer")
+        if isinstance(trainer, dict) and ("command" in trainer or "args" in trainer):
+            variables = {**self._injected(), **self._variables("/spec/trainer/env")}
+            yield from self._started("/spec/trainer", "command", "args", variables)
 
     def _github(self, data: dict[str, Any]) -> Iterator[Snippet]:
         """``jobs.*.steps[*].run`` with the variables of the workflow, the job and the step."""
         for _, at, job in self.doc.children("/jobs"):
             steps = job.get("steps") if isinstance(job, dict) else None
             for number, step in enumerate(steps if isinstance(steps, list) else ()):
-                if not isinstance(step, dict) or not isinstance(step.get("run"), str):
-                    continue
                 here = f"{at}/steps/{number}"
+                key = "run/command" if isinstance(step, dict) and isinstance(step.get("run"), dict) else "run"
+                if not isinstance(step, dict) or not isinstance(self.doc.get(f"{here}/{key}"), str):
+                    continue
                 variables = {
                     **self._variables("/env"),
                     **self._variables(f"{at}/env"),
@@ -73,7 +96,7 @@ class _Reader:
                 cwd: Fact[str] = known(folder) if isinstance(folder, str) and "$" not in folder else absent()
                 cwd = cwd if folder is None or cwd.is_known else _UNSAID
                 # GitHub: ``bash -e`` where no shell is named, ``bash --noprofile --norc -eo pipefail`` for ``bash``.
-                yield from self._text(f"{here}/run", variables, cwd=cwd, has_pipefail=shell == "bash")
+                yield from self._text(f"{here}/{key}", variables, cwd=cwd, has_pipefail=shell == "bash")
 
     def _gitlab(self) -> Iterator[Snippet]:
         """``script`` of each job: a text or a list of texts, which run one after the other in one shell."""
@@ -86,6 +109,63 @@ class _Reader:
             for item in items:
                 if isinstance(self.doc.get(item), str):
                     yield from self._text(item, variables, cwd=absent())
+
+    def _items(self, at: str, variables: Variables, *, is_open: bool = False) -> Iterator[Snippet]:
+        """A list of texts, each for a shell."""
+        for item in [f"{at}/{number}" for number in range(len(self.doc.get(at)))]:
+            if isinstance(self.doc.get(item), str):
+                yield from self._text(item, variables, cwd=absent(), is_open=is_open)
+
+    def _tasks(self) -> Iterator[Snippet]:
+        """``cmds`` of each task of a Taskfile: texts, or tables with a ``cmd``; Go templates are filled in before."""
+        for _, at, task in self.doc.children("/tasks"):
+            variables = {**self._variables("/env"), **self._variables(f"{at}/env")}
+            given = task.get("cmds", task.get("cmd")) if isinstance(task, dict) else task
+            key = f"{at}/cmds" if isinstance(given, list) else at
+            for number, item in enumerate(given if isinstance(given, list) else ()):
+                here = f"{key}/{number}/cmd" if isinstance(item, dict) else f"{key}/{number}"
+                if isinstance(self.doc.get(here), str):
+                    yield from self._text(here, variables, cwd=absent())
+
+    def _of_skypilot(self, data: dict[str, Any]) -> dict[str, Value | None]:
+        """What SkyPilot tells every node: how many there are, and the GPUs of one."""
+        found: dict[str, Value | None] = dict.fromkeys(
+            ("SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE", "SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS")
+        )
+        if isinstance(data.get("num_nodes"), int):
+            found["SKYPILOT_NUM_NODES"] = self._value("/num_nodes", data["num_nodes"])
+        at = "/resources/accelerators"
+        given = self.doc.get(at)
+        if isinstance(given, str) and (match := re.fullmatch(r"[\w.-]+(?::(\d+))?", given)):
+            found["SKYPILOT_NUM_GPUS_PER_NODE"] = self._value(at, match[1] or "1")
+        elif isinstance(given, dict) and len(given) == 1 and isinstance(next(iter(given.values())), int):
+            found["SKYPILOT_NUM_GPUS_PER_NODE"] = self._value(at, next(iter(given.values())))
+        return found
+
+    def _injected(self) -> dict[str, Value | None]:
+        """What the operator of a PyTorchJob or TrainJob puts into the environment, with the counts of the file."""
+        found: dict[str, Value | None] = dict(_INJECTED)
+        if self.doc.get("/kind") == "TrainJob":
+            places = ("/spec/trainer/numNodes", "/spec/trainer/numProcPerNode")
+            total, at = self.doc.get(places[0]), places[0]
+        else:
+            places = ("/spec/pytorchReplicaSpecs", "/spec/nprocPerNode")
+            total, at = self._replicas(), places[0]
+        if isinstance(total, int):
+            found["PET_NNODES"] = self._value(at, total)
+        per_node = self.doc.get(places[1])
+        if str(per_node).isdigit():
+            found["PET_NPROC_PER_NODE"] = self._value(places[1], str(per_node))
+        return found
+
+    def _replicas(self) -> int | None:
+        """The nodes of a PyTorchJob; ``None`` where their number may change."""
+        specs = self.doc.get("/spec/pytorchReplicaSpecs")
+        if not isinstance(specs, dict) or self.doc.has("/spec/elasticPolicy"):
+            return None
+        given = [spec.get("replicas", 1) for spec in specs.values() if isinstance(spec, dict)]
+        counts = [count for count in given if isinstance(count, int)]
+        return sum(counts) if counts and len(counts) == len(specs) else None
 
     def _compose(self) -> Iterator[Snippet]:
         """``entrypoint`` and ``command`` of each service; the image decides over the directory."""
@@ -105,7 +185,8 @@ class _Reader:
                 for number, container in enumerate(value):
                     if isinstance(container, dict):
                         pod = f"{here}/{number}"
-                        variables = {**_INJECTED, **self._variables(f"{pod}/env")}
+                        injects = not (str(self.doc.get("/apiVersion")).startswith(_OF_KUBERNETES))
+                        variables = {**(self._injected() if injects else {}), **self._variables(f"{pod}/env")}
                         yield from self._started(pod, "command", "args", variables)
             else:
                 yield from self._containers(here, value, depth + 1)
@@ -116,6 +197,13 @@ class _Reader:
         places: list[str] = []
         for name in (first, second):
             value = self.doc.get(f"{at}/{name}")
+            if isinstance(value, str) and name == first and isinstance(self.doc.get(f"{at}/{second}"), str):
+                line = f"{value} {self.doc.get(f'{at}/{second}')}"  # compose splits both into words
+                if text_may_start(line):
+                    yield Snippet(
+                        line, 0, self.doc.values[f"{at}/{name}"], variables, frozenset(variables), True, _IMAGE
+                    )
+                return
             if isinstance(value, str) and not words:
                 yield from self._text(f"{at}/{name}", variables, cwd=_IMAGE, is_open=True)
             for number, word in enumerate(value if isinstance(value, list) else ()):
@@ -170,6 +258,10 @@ _INJECTED: Variables = dict.fromkeys(
         *("PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"),
     )
 )
+# Keys that a command job of Azure ML has.
+_AZURE = frozenset({"environment", "distribution", "compute", "$schema"})
+# Resources of Kubernetes itself, into which no operator puts variables.
+_OF_KUBERNETES = ("batch/v1", "v1", "apps/", "jobset.")
 _IMAGE: Fact[str] = unknown("the image decides")
 _UNSAID: Fact[str] = unknown("the workflow computes the directory")
 
