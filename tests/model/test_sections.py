@@ -14,6 +14,7 @@ from dslint.core.source import SourceFile
 from dslint.engine.fixer import fix_paths
 from dslint.engine.run import check_paths
 from dslint.model.embedded.interpolation import NEEDS_RUN, NOT_GIVEN
+from dslint.model.embedded.python import configs_of_run, python_configs
 from dslint.model.embedded.sections import configs_in
 from dslint.model.firstlook import may_hold_section
 from dslint.parse.data import DataDoc
@@ -270,3 +271,38 @@ def test_files_without_such_words_are_not_parsed() -> None:
     assert not may_hold_section(b"optimizer:\n  lr: 1\ntrain_batch_size: 8\nfp16: true\n")
     assert not may_hold_section(b"dependencies:\n  - deepspeed==0.16\n")
     assert not may_hold_section(b"deepspeed:\n  zero_optimization: {% if x %}{}{% endif %}\n")
+
+
+STRATEGY = "type='DeepSpeedStrategy', zero_optimization=dict(stage=3, overlap_comm=x), inputs_to_half=['a']"
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (f"strategy = dict({STRATEGY})\n", {"zero_optimization": {"stage": 3}}),
+        (f"engine = dict({STRATEGY.replace('Deep', 'mmengine.Deep')})\n", {"zero_optimization": {"stage": 3}}),
+        (
+            "from mmengine._strategy import DeepSpeedStrategy\n"
+            "strategy = dict(type=DeepSpeedStrategy, gradient_clipping=0.5, zero_optimization={'stage': 1})\n",
+            {"gradient_clipping": 0.5, "zero_optimization": {"stage": 1}},
+        ),
+        # the sizes of the batch may come from the data loader
+        (f"strategy = dict({STRATEGY}, train_micro_batch_size_per_gpu=4)\n", {"zero_optimization": {"stage": 3}}),
+        (
+            "strategy = dict(type='DeepSpeedStrategy', steps_per_print=7,\n"
+            "    config=dict(zero_optimization=dict(stage=2), steps_per_print=2))\n",
+            {"zero_optimization": {"stage": 2}, "steps_per_print": 7},
+        ),
+        (f"strategy = dict({STRATEGY}, config='ds.json')\n", None),
+        (f"strategy = dict({STRATEGY.replace('DeepSpeed', 'FSDP')})\nx = 'deepspeed'\n", None),
+        (f"def make():\n    strategy = dict({STRATEGY})\n", None),
+    ],
+)
+def test_the_strategy_of_a_config_of_mmengine(text: str, data: dict[str, object] | None) -> None:
+    source = SourceFile("llama_deepspeed.py", text)
+    docs = python_configs(source)
+    assert [doc.data for doc in docs] == ([data] if data is not None else [])
+    assert configs_of_run(source) == ()
+    for doc in docs:
+        assert (doc.consumer, "" in doc.open_objects) == ("unknown", True)
+        assert doc.key("/zero_optimization").region.line == text[: text.index("zero_opt")].count("\n") + 1
