@@ -211,6 +211,8 @@ def test_the_trainers_of_lightning_and_composer_add_to_their_section() -> None:
         # a name or a switch, and settings of another program
         "deepspeed: configs/zero_optimization.json\n",
         "deepspeed: {enabled: true, stage: 2, zero_optimization_level: 2}\noptimizer: {lr: 1}\n",
+        # an experiment of the autotuner
+        '{"name": "z0", "exp_id": 3, "ds_config": {"train_batch_size": 8, "zero_optimization": {"stage": 2}}}\n',
         # a template
         "deepspeed:\n  train_batch_size: '{{ batch }}'\n  zero_optimization: {stage: '{{ stage }}'}\n",
         # what cannot be read as YAML

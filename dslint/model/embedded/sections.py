@@ -46,6 +46,8 @@ def configs_in(host: DataDoc, *, is_yaml: bool, may_be_whole: bool) -> Iterator[
     """The configs in a file, in the order of its lines; ``may_be_whole``: the file may be one itself."""
     if host.problems or not isinstance(host.data, dict) or is_accelerate_config("x.yaml", host.data):
         return
+    if "exp_id" in host.data:  # what the autotuner of DeepSpeed has written for one of its experiments
+        return
     pending: list[tuple[str, Any]] = [("", host.data)]
     count = 0
     while pending and count < _MOST_MAPPINGS:
