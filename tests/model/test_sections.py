@@ -102,6 +102,7 @@ def test_interpolations_stand_for_values_of_the_file() -> None:
         names: {run: sft, part: {step: 10}}
         optim: {kind: AdamW, lr: 1e-4, more: {betas: [0.9, "${names.beta}"], eps: 1.0e-8}}
         list: [3, 5]
+        none: null
         trainer:
           local: 2
           ds_config:
@@ -110,7 +111,7 @@ def test_interpolations_stand_for_values_of_the_file() -> None:
             steps_per_print: ${names.part.step}
             gradient_clipping: ${oc.env:CLIP,1.0}
             dump_state: ???
-            wandb: {enabled: true, group: "${names.run}-${batch}", project: "${names.run}/${user}"}
+            wandb: {enabled: true, group: "${names.run}-${batch}", team: "${optim.lr}/${none}", project: "x/${user}"}
             zero_optimization:
               stage: ${list[1]}
               reduce_bucket_size: ${.allgather_bucket_size}
@@ -123,7 +124,7 @@ def test_interpolations_stand_for_values_of_the_file() -> None:
         "train_micro_batch_size_per_gpu": 4,
         "gradient_accumulation_steps": 2,
         "steps_per_print": 10,
-        "wandb": {"enabled": True, "group": "sft-4"},
+        "wandb": {"enabled": True, "group": "sft-4", "team": "0.0001/None"},
         "zero_optimization": {"stage": 5, "reduce_bucket_size": 5e8, "allgather_bucket_size": 5e8},
         "optimizer": {"type": "AdamW", "params": {"eps": 1e-8}},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-4}},

@@ -11,6 +11,8 @@ from dslint.parse.data import DataDoc, join_pointer, split_pointer
 # ``${oc.env:X}`` and other resolvers are a program's; ``${a.${b}}`` is nested: neither is a path.
 _PATH = re.compile(r"\$\{(\.*)([\w\-]+(?:\.[\w\-]+|\[[\w\-]+\])*)\}")
 _PART = re.compile(r"[\w\-]+")
+# A number for OmegaConf and YAML 1.2; YAML 1.1 wants a dot and a sign in it, and PyYAML reads a text.
+_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?\.[0-9]+[eE][-+]?[0-9]+")
 # What OmegaConf calls a value that somebody must give.
 _MANDATORY = "???"
 _DEEPEST = 10
@@ -37,6 +39,13 @@ def why_open(text: str) -> str:
     return NOT_GIVEN if text == _MANDATORY else NEEDS_RUN
 
 
+def number_at(doc: DataDoc, pointer: str) -> float | None:
+    """The number without quotes at a pointer, in a form that PyYAML takes for a text; ``None`` for anything else."""
+    span = doc.values[pointer]
+    found = _NUMBER.fullmatch(doc.source.text, span.start, span.end)
+    return float(found[0].replace("_", "")) if found is not None else None
+
+
 def resolve(doc: DataDoc, pointer: str, text: str, depth: int = 0) -> Standing | None:
     """What stands in the same file for the text at a pointer; ``None`` where only a run knows."""
     if text == _MANDATORY or depth > _DEEPEST:
@@ -50,7 +59,8 @@ def resolve(doc: DataDoc, pointer: str, text: str, depth: int = 0) -> Standing |
         found = _target(doc, pointer, match, depth)
         if found is None or isinstance(found.value, (dict, list)):
             return None
-        parts += [text[at : match.start()], "null" if found.value is None else str(found.value)]
+        number = number_at(doc, found.pointer) if found.pointer else None
+        parts += [text[at : match.start()], str(found.value if number is None else number)]
         at = match.end()
     rest = text[at:]
     return None if not at or "${" in rest or any("${" in p for p in parts) else Standing("".join((*parts, rest)))

@@ -14,15 +14,13 @@ from typing import Any
 
 from dslint.core.source import SourceFile, Span
 from dslint.model.deepspeed.detect import is_accelerate_config, is_deepspeed_config, may_be_section
-from dslint.model.embedded.interpolation import is_open, resolve, why_open
+from dslint.model.embedded.interpolation import is_open, number_at, resolve, why_open
 from dslint.parse.data import DataDoc, join_pointer
 
 # Below this nothing in a project is a config any more.
 _DEEPEST = 8
 _MOST_MAPPINGS = 2_000
 _MOST_VALUES = 5_000
-# A number for OmegaConf and YAML 1.2; YAML 1.1 wants a dot and a sign in it, and PyYAML reads a text.
-_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?\.[0-9]+[eE][-+]?[0-9]+")
 _TWO_READINGS = "PyYAML reads a text, since YAML 1.1 wants `1.0e-5` with a dot and a sign, and OmegaConf a number"
 # What only files for OmegaConf and jsonargparse hold, which read such numbers.
 _OMEGA = re.compile(r"\$\{|^[ \t-]*(?:_target_|class_path)[ \t]*:|^defaults[ \t]*:", re.M)
@@ -195,20 +193,16 @@ class _Maker:
                 return self._hidden(pointer, why_open(text))
             self.computed.add(pointer)
             if not isinstance(found.value, (dict, list)):
-                is_number = isinstance(found.value, str) and found.pointer and self._is_number(found.pointer)
-                return float(found.value.replace("_", "")) if is_number else found.value
+                number = number_at(self.host, found.pointer) if found.pointer else None
+                return found.value if number is None else number
             place = self.doc.values[pointer]
             filled = self._filled(found.pointer, pointer, found.value, depth + 1, is_copy=True)
             self.doc.values[pointer] = place
             return filled
-        if not self._is_number(origin):
+        number = number_at(self.host, origin)
+        if number is None:
             return text
-        return float(text.replace("_", "")) if self.reads_numbers else self._hidden(pointer, _TWO_READINGS)
-
-    def _is_number(self, origin: str) -> bool:
-        """A number without quotes in the form that PyYAML takes for a text."""
-        span = self.host.values[origin]
-        return _NUMBER.fullmatch(self.host.source.text, span.start, span.end) is not None
+        return number if self.reads_numbers else self._hidden(pointer, _TWO_READINGS)
 
     def _hidden(self, pointer: str, reason: str) -> Any:
         self.opaque[pointer] = reason
