@@ -18,6 +18,7 @@ from dslint.model.firstlook import (
     may_call,
     may_hold_commands,
     may_hold_config,
+    may_hold_section,
     may_launch,
     may_run_shell,
     may_start_processes,
@@ -50,7 +51,7 @@ class LaunchFile:
 @dataclass(slots=True)
 class Inputs:
     """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed; ``named`` are those that the
-    user names and that may train.
+    user names and that may train. ``sections`` are DeepSpeed configs inside data files.
 
     ``launch`` is what the ``launch_files`` hold, in their order; it may still be on its way from other processes.
     """
@@ -60,6 +61,7 @@ class Inputs:
     launch_files: dict[str, LaunchFile] = field(default_factory=dict)
     launch: Iterable[LaunchRead] = ()
     configs: list[DataDoc] = field(default_factory=list)
+    sections: list[DataDoc] = field(default_factory=list)
     accelerate: list[DataDoc] = field(default_factory=list)
     recipes: list[Recipe] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -178,31 +180,40 @@ class _Loader:
         accelerate = kind == "yaml" and detect.may_be_accelerate_config(name, raw)
         if b"deepspeed" in raw:
             self._recipe(path, kind, raw)
-        if not (deepspeed or accelerate):
+        section = may_hold_section(raw)
+        if not (deepspeed or accelerate or section):
             return
-        text = self._text(path, raw)
-        if text is None:
+        text = self._text(path, raw) if deepspeed or accelerate else decode(raw)
+        if not isinstance(text, str):
             return
-        source = SourceFile(path, text)
-        if deepspeed:
-            from dslint.parse.jsondoc import parse_json
+        doc = _parsed(SourceFile(path, text), kind)
+        if deepspeed and detect.is_deepspeed_config(name, doc.data):
+            add_config(self.out, doc)
+        elif accelerate and detect.is_accelerate_config(name, doc.data):
+            self.out.accelerate.append(doc)
+            self.out.findings += syntax_findings(doc)
+        elif accelerate and doc.problems and detect.looks_like_accelerate_config(name, text):
+            self.out.findings += syntax_findings(doc)
+        elif section:
+            self._sections(doc, kind)
 
-            doc = parse_json(source)
-            if detect.is_deepspeed_config(name, doc.data):
+    def _sections(self, host: DataDoc, kind: str) -> None:
+        """The DeepSpeed configs in a file of another program; a YAML file may be one as a whole."""
+        from dslint.model.embedded.sections import configs_in, is_json_text
+
+        is_yaml = kind == "yaml" and not is_json_text(host.source)
+        if kind == "yaml" and not is_yaml:
+            # JSON under another name: whoever reads it as JSON gets other numbers than YAML has.
+            host = _parsed(host.source, "json")
+        for doc in configs_in(host, is_yaml=is_yaml, may_be_whole=kind == "yaml"):
+            if doc.is_embedded:
+                self.out.sections.append(doc)
+            else:
                 add_config(self.out, doc)
-        else:
-            from dslint.parse.yamldoc import parse_yaml
-
-            doc = parse_yaml(source)
-            if detect.is_accelerate_config(name, doc.data):
-                self.out.accelerate.append(doc)
-                self.out.findings += syntax_findings(doc)
-            elif doc.problems and detect.looks_like_accelerate_config(name, text):
-                self.out.findings += syntax_findings(doc)
 
     def _recipe(self, path: str, kind: str, raw: bytes) -> None:
-        """A file with the arguments of a Trainer that names a DeepSpeed config."""
-        if len(raw) > _MOST_BYTES or not may_be_recipe(raw):
+        """A file with the arguments of a Trainer that names or holds a DeepSpeed config."""
+        if len(raw) > _MOST_BYTES or not (may_be_recipe(raw) or may_hold_section(raw)):
             return
         from dslint.model.plan.recipe import recipe_of
 
@@ -245,8 +256,8 @@ def _parsed(source: SourceFile, kind: str) -> DataDoc:
 
 
 def embedded_configs(inputs: Inputs, reads: Iterable[LaunchRead]) -> Sequence[DataDoc]:
-    """The DeepSpeed configs inside shell scripts, Python files and notebooks."""
-    docs = [written.doc for read in reads for written in read.written]
+    """The DeepSpeed configs inside data files, shell scripts, Python files and notebooks."""
+    docs = [*inputs.sections, *(written.doc for read in reads for written in read.written)]
     for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
         for path, raw in group.items():
             if may_hold_config(raw):

@@ -1,6 +1,7 @@
 """Text edits on configs: delete, insert, rename and replace members, keeping comments and layout.
 
-Texts are given as JSON and written as the document has it: a dict of a Python file gets ``True`` and its own quotes.
+Texts are given as JSON and written as the document has it: a dict of a Python file gets ``True`` and its own quotes,
+a block of YAML its lines (``yamledits.py``).
 Every function gives ``()`` where it cannot be sure of the result (a document with problems, a duplicated key, Hjson
 forms in which a comma would become part of a value): then there is no fix.
 """
@@ -8,20 +9,27 @@ forms in which a comma would become part of a value): then there is no fix.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
 from dslint.core.fix import Edit
 from dslint.core.source import Span
+from dslint.model import yamledits
 from dslint.parse.data import DataDoc, join_pointer
 
 Edits = tuple[Edit, ...]
 _BLANK = " \t"
 _SPACE = " \t\r\n"
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*")
+_EXPONENT = re.compile(r"\d[eE][-+]?\d")
 
 
 def replace_value(doc: DataDoc, pointer: str, text: str) -> Edits:
     """Write ``text`` in place of the value."""
+    if doc.dialect == "yaml":
+        written = _yaml(text) if pointer not in doc.computed else None
+        return yamledits.replace_value(doc, pointer, written) if written is not None else ()
     worded = _worded(doc, text)
     if not _editable(doc, pointer) or pointer in doc.computed or worded is None:
         return ()
@@ -30,6 +38,8 @@ def replace_value(doc: DataDoc, pointer: str, text: str) -> Edits:
 
 def rename_key(doc: DataDoc, pointer: str, key: str) -> Edits:
     """Give a member another key, unless its object already has one of that name."""
+    if doc.dialect == "yaml":
+        return yamledits.rename_key(doc, pointer, key) if _PLAIN_KEY.fullmatch(key) else ()
     parent = pointer.rpartition("/")[0]
     if not _editable(doc, pointer) or pointer not in doc.keys or doc.has(join_pointer(parent, key)):
         return ()
@@ -41,6 +51,10 @@ def rename_key(doc: DataDoc, pointer: str, key: str) -> Edits:
 
 def delete_member(doc: DataDoc, pointer: str) -> Edits:
     """Remove a member with its comma, and its line when nothing else stands there."""
+    if doc.dialect == "yaml":
+        # A key without anything below it would be null.
+        siblings = doc.get(pointer.rpartition("/")[0])
+        return yamledits.delete_member(doc, pointer) if isinstance(siblings, dict) and len(siblings) > 1 else ()
     member = doc.members.get(pointer)
     if member is None or not _editable(doc, pointer):
         return ()
@@ -63,6 +77,9 @@ def delete_members(doc: DataDoc, pointers: Sequence[str]) -> Edits:
     if not all(each):
         return ()
     edits = [edit for found in each for edit in found]
+    if doc.dialect == "yaml":
+        parent = doc.get(pointers[0].rpartition("/")[0]) if pointers else None
+        return tuple(sorted(edits, key=lambda edit: edit.span)) if parent and len(parent) > len(pointers) else ()
     section = pointers[0].rpartition("/")[0] if pointers else ""
     siblings = sorted((doc.members[p], p) for _, p, _ in doc.children(section) if p in doc.members)
     last_kept = max((member.end for member, pointer in siblings if pointer not in pointers), default=0)
@@ -84,6 +101,9 @@ def _has_comma_behind(doc: DataDoc, member: Span) -> bool:
 
 def insert_member(doc: DataDoc, parent: str, key: str, text: str) -> Edits:
     """Add ``"key": text`` at the end of an object, in the style of its last member."""
+    if doc.dialect == "yaml":
+        written = _yaml(text) if _PLAIN_KEY.fullmatch(key) else None
+        return yamledits.insert_member(doc, parent, key, written) if written is not None else ()
     pointer = join_pointer(parent, key)
     if doc.problems or doc.has(pointer) or not isinstance(doc.get(parent), dict):
         return ()
@@ -193,6 +213,18 @@ def _python(value: object, quote: str) -> str | None:
         plain = value.isprintable() and not set(value) & set("\\'\"")
         return f"{quote}{value}{quote}" if plain else None
     return repr(value)
+
+
+def _yaml(text: str) -> str | None:
+    """JSON text as YAML, which takes it as it is: but for numbers that it would read as text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    if isinstance(value, float):
+        mantissa, e, exponent = repr(value).partition("e")
+        return f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}" if e else repr(value)
+    return None if _EXPONENT.search(text) else text
 
 
 def _is_quoted(doc: DataDoc, span: Span) -> bool:

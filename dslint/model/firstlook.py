@@ -58,6 +58,13 @@ _DICT_KEYS = re.compile(
     rb"[\"'(,\s](?:zero_optimization|train_micro_batch_size_per_gpu|train_batch_size|steps_per_print|wall_clock_breakdown"
     rb"|zero_allow_untested_optimizer|hybrid_engine)(?:\\?[\"']\s*[:\]]|\s*=\s*(?:dict\(|\{))"
 )
+# One of them stands in every file with a DeepSpeed config in it; behind one of the keys there is a colon.
+_SECTION_WORDS = (b"eepspeed", b"eepSpeed", b"ds_config", b"zero_opt", b"steps_per_print", b"micro_batch_size_per_gpu")
+_SECTION_KEYS = re.compile(
+    rb"(?:zero_\w+|train_\w*batch_size\w*|steps_per_print|wall_clock_breakdown|gradient_clipping|bf16|fp16|bfloat16|optimizer"
+    rb"|scheduler|\w+_accumulation_steps|offload_\w+|overlap_comm|activation_checkpointing)[\"']?[ \t]*:"
+)
+_MOST_SECTION_BYTES = 300_000
 _HANDS_OVER = (b"deepspeed", b"DeepSpeed", b"ds_config", b"ds_conf")
 _HEREDOC_KEYS = re.compile(
     r"[\"'](?:zero_optimization|train_micro_batch_size_per_gpu|train_batch_size|steps_per_print|zero_allow_untested"
@@ -145,6 +152,13 @@ def may_hold_config(raw: bytes) -> bool:
 def holds_config(text: str) -> bool:
     """The same for a text that is decoded."""
     return "eep" in text and may_hold_config(text.encode("utf-8", "surrogatepass"))
+
+
+def may_hold_section(raw: bytes) -> bool:
+    """Whether a YAML file can be a DeepSpeed config, or hold one as a section."""
+    if not any(word in raw for word in _SECTION_WORDS):
+        return False
+    return b"{%" not in raw and len(raw) < _MOST_SECTION_BYTES and _SECTION_KEYS.search(raw) is not None
 
 
 def may_write_config(raw: bytes) -> bool:

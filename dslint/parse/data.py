@@ -40,7 +40,8 @@ class DataDoc:
     A config inside a program may hold values that only a run knows: ``opaque`` names their pointers and says why. They
     have spans but no entry in ``data``. ``open_objects`` are objects that a run may give more members (``**more``).
     ``computed`` are values that are known but whose text is no literal (a name, ``$VARIABLE``).
-    ``dialect``: ``json`` | ``python`` | ``none``, how edits are worded, none where they cannot be written back.
+    ``dialect``: ``json`` | ``yaml`` | ``python`` | ``none``, how edits are worded, none where they cannot be written
+    back.
     ``consumer``: who the program around hands the config to, empty for a file. ``is_embedded``: it stands inside
     another file.
     """
@@ -61,6 +62,11 @@ class DataDoc:
     dialect: str = "json"
     consumer: str = ""
     is_embedded: bool = False
+
+    @property
+    def is_dict(self) -> bool:
+        """Whoever reads it gets Python's values, as a program hands them over, and no text."""
+        return self.dialect in ("python", "yaml")
 
     def forget(self, pointer: str) -> None:
         """Leave out the places of a member, which a later one of the same name replaces."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dslint.python.attributes import lineage
 from dslint.python.binding import Arguments, BoundArguments
@@ -16,11 +17,13 @@ from dslint.python.events import Handed
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
-from dslint.python.snapshots import dictionary
+from dslint.python.snapshots import Dictionary, Known, dictionary
 from dslint.python.values import Atom, Bound, ClassAtom, Instance, Tuple, Value
 
 # A name that says what the dictionary is; only then it counts without a reader in view.
 NAMED = re.compile(r"(?:^|_)(?:ds|deepspeed)_?(?:config|conf|cfg|params)|^(?:ds|deepspeed)_?(?:zero|stage)", re.I)
+# Who gets a configuration of which a registry makes an object: a runner that adds what it knows.
+REGISTERED = "registry"
 # Arguments of a Trainer, also of a class that nobody can read; those of a data set are called so, too.
 TRAINING = re.compile(r"(?<!Data)TrainingArguments$")
 # Names of functions that only look at what they are given.
@@ -89,6 +92,30 @@ def end_of_module(m: Machine) -> None:
     """Do so at the end of a script."""
     for value in _named(m, m.frame.id):
         _keep(m, "", value, m.frame.module.tree)
+    for name in list(m.store.names.get(m.frame.id, ())):
+        held = m.store.get((m.frame.id, name)) if isinstance(name, str) else None
+        atom = held.single if held is not None else None
+        if isinstance(atom, Instance) and atom.cls == "builtins.dict" and m.store.get((atom, ("key", "type"))):
+            _registered(m, dictionary(m, atom))
+
+
+def _registered(m: Machine, found: Dictionary) -> None:
+    """Keep the configuration in ``dict(type="DeepSpeedStrategy", ...)``, of which a registry makes an object."""
+    named = found.items["type"].places[0].value if "type" in found.items else None
+    text = named.value if isinstance(named, ast.Constant) else ast.unparse(named) if named is not None else ""
+    row = m.libraries.registered_configs.get(str(text).rpartition(".")[2])
+    if row is None or found.is_lost:
+        return
+    whole, members = row
+    inner = found.items.get(whole)
+    items = {name: item for name, item in found.items.items() if name in members}
+    if inner is not None and isinstance(inner.value, Dictionary):
+        found = replace(inner.value, items={**inner.value.items, **items})
+    elif inner is None or inner.value == Known(None):
+        found = replace(found, items=items)
+    else:
+        return  # a file, or what only a run knows
+    m.events.append(Handed(REGISTERED, found, m.frame.module.tree, m.frame.module, False))
 
 
 def _named(m: Machine, owner: object) -> list[Value]:

@@ -53,7 +53,7 @@ def accidents(doc: DataDoc, context: Context, filled: bool) -> Iterator[Accident
         if doc.get(pointer) == "":
             why = "DeepSpeed asserts that the autotuner has a folder and stops with an `AssertionError`, used or not"
             yield Accident(pointer, Severity.ERROR, why, "", "Name a folder, or delete the key")
-    if not (filled or doc.dialect == "python"):
+    if not (filled or doc.is_dict):
         return
     for pointer in _JOINED:
         value = doc.get(pointer)

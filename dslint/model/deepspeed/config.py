@@ -63,8 +63,8 @@ def run_facts(doc: DataDoc, context: Context) -> dict[str, str | int]:
 
 
 def text_facts(doc: DataDoc) -> dict[str, str]:
-    """For a config inside another file: ``config``, its JSON, or ``config_open``, why only a run knows it."""
-    if not doc.is_embedded:
+    """For a config that is no JSON file: ``config``, its JSON, or ``config_open``, why only a run knows it."""
+    if not (doc.is_embedded or doc.is_dict):
         return {}
     if doc.opaque or doc.open_objects:
         pointers = [*doc.opaque, *sorted(doc.open_objects)]

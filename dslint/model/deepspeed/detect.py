@@ -56,6 +56,7 @@ _STRONG_NAME = re.compile(
     r"|^(ds[_-]?)?zero[_-]?(stage)?[_-]?[0123]|deepspeed\.\w+$|^ds\.json$",
     re.I,
 )
+_SECTION_NAME = re.compile(r"deepspeed|^ds_?(?:conf|cfg|param)", re.I)
 _CONFIG_NAME = re.compile(r"^(ds|deepspeed)[_-]?config", re.I)
 _BYTES = (
     rb"zero_?(opt|allow|force)|train_(micro_)?batch|gradient_(acc|clip|prediv)|steps_per_print|wall_clock|prescale_gr"
@@ -110,6 +111,21 @@ def is_deepspeed_config(name: str, data: Any) -> bool:
         return False
     enough = 0.5 if _STRONG_NAME.search(base) else _ENOUGH
     return score >= enough and not is_template(data)
+
+
+def may_be_section(name: str, data: Mapping[str, Any]) -> bool:
+    """A look at a mapping inside the file of another program and its key: False means certainly no DeepSpeed config.
+
+    Words that are like DeepSpeed's (``ppo_micro_batch_size_per_gpu``) are those of the other program: a section that is
+    not called so needs a key that is DeepSpeed's alone.
+    """
+    return len(data) <= _MOST_KEYS and (
+        _SECTION_NAME.search(name) is not None
+        or any(
+            key in _STRONG or (isinstance(value, dict) and len(_ZERO_KEYS.intersection(value)) >= 2)
+            for key, value in data.items()
+        )
+    )
 
 
 def _score(data: Mapping[str, Any]) -> float:

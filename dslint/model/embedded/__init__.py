@@ -1,1 +1,1 @@
-"""DeepSpeed configs that stand inside other files: dict displays in Python, heredocs in shell scripts."""
+"""DeepSpeed configs that stand inside other files: YAML, dict displays in Python, heredocs in shell scripts."""

@@ -14,6 +14,7 @@ from dslint.model.deepspeed.detect import is_deepspeed_config
 from dslint.model.embedded.document import DocumentMaker
 from dslint.model.embedded.worth import may_concern
 from dslint.parse.data import DataDoc
+from dslint.python.configdicts import REGISTERED
 from dslint.python.entries import Analysis
 from dslint.python.events import Context, Handed, Node, children
 from dslint.python.files import Texts
@@ -136,8 +137,8 @@ def _documents(maker: DocumentMaker, found: list[Reading]) -> list[DataDoc]:
         doc = None if reading.is_expected_to_fail else maker.document(reading.handed.dictionary, reader)
         if doc is None or not doc.keys or any(_same(doc, other) for other in docs):
             continue
-        if not reader:
-            if not _looks_like_one(doc):
+        if reader in ("", REGISTERED):
+            if not reader and not _looks_like_one(doc):
                 continue
             _open(doc)
         elif reader in ("lightning", "unknown"):

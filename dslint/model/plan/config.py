@@ -77,6 +77,8 @@ def _chosen(command: LaunchCommand, profile: ScriptProfile | None, files: Files,
     named = recipe.doc.get("/deepspeed") if recipe is not None else None
     if recipe is not None and isinstance(named, str) and command.script_flag("--deepspeed") is None:
         return _load(Named(named, recipe.doc.value("/deepspeed")), files)
+    if recipe is not None and isinstance(named, dict) and command.script_flag("--deepspeed") is None:
+        return _inside(recipe.doc)
     if command.launcher == "accelerate":
         choice = _from_accelerate(command, files)
         if choice is not None and not choice.path.is_absent:
@@ -88,6 +90,17 @@ def _chosen(command: LaunchCommand, profile: ScriptProfile | None, files: Files,
         # The YAML file starts the processes also where the script names the config.
         return choice if is_silent else _replace(rest, choice.accelerate, choice.missing)
     return _from_script(command, profile, files)
+
+
+def _inside(host: DataDoc) -> ConfigChoice:
+    """The config that stands in the file of arguments itself."""
+    from dslint.model.embedded.sections import section_at
+
+    place = host.value("/deepspeed")
+    doc = section_at(host, "/deepspeed", is_yaml=host.path.endswith((".yaml", ".yml")))
+    if doc is None:
+        return ConfigChoice(path=unknown("the section is no DeepSpeed config", place))
+    return ConfigChoice(Named(doc.name, place), known(doc.name, place), doc, stage_of(doc))
 
 
 def stage_of(doc: DataDoc) -> Fact[int]:
@@ -220,8 +233,8 @@ def _load(named: Named | None, files: Files) -> ConfigChoice:
 
 
 def _is_json_file(path: str, files: Files) -> bool:
-    """A file of another name (``ds.conf``) that holds a JSON object: DeepSpeed and accelerate ask for no suffix."""
-    if path.endswith((".yaml", ".yml", ".py", ".toml", ".sh")):
+    """A file of another name (``ds.conf``, ``zero2.yaml``) that holds a JSON object: its readers ask for no suffix."""
+    if path.endswith((".py", ".toml", ".sh")):
         return False
     source = files.workspace.read(path)
     doc = files.workspace.json(path) if source is not None and source.text.lstrip()[:1] == "{" else None
@@ -242,7 +255,7 @@ def _loaded(named: Named, files: Files) -> ConfigChoice:
         return ConfigChoice(path=absent() if path is None else unknown("the config is no JSON file"))
     if is_written(files, named.text, named.raw):
         return ConfigChoice(named, path=unknown("the launch script writes the config itself"))
-    doc = files.data(path)
+    doc = files.workspace.json(path)
     if doc is None or not isinstance(doc.data, dict) or doc.problems:
         return ConfigChoice(named, path=known(path, named.location))
     return ConfigChoice(named, known(path, named.location), doc, stage_of(doc))

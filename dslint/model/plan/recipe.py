@@ -42,9 +42,9 @@ class Recipe:
 
 
 def recipe_of(doc: DataDoc) -> Recipe | None:
-    """The recipe in a file that names a DeepSpeed config, judged by its keys; ``None`` for any other file."""
+    """The recipe in a file that names or holds a DeepSpeed config, judged by its keys; ``None`` for any other file."""
     data = doc.data
-    if not isinstance(data, dict) or doc.problems or not isinstance(data.get("deepspeed"), str):
+    if not isinstance(data, dict) or doc.problems or not _gives_config(doc, data.get("deepspeed")):
         return None
     if "base_model" in data and ("micro_batch_size" in data or "datasets" in data):
         return Recipe(doc, "axolotl")
@@ -57,6 +57,15 @@ def recipe_of(doc: DataDoc) -> Recipe | None:
         return Recipe(doc, "llamafactory")
     is_trainer = "per_device_train_batch_size" in data or ("output_dir" in data and shared > 1)
     return Recipe(doc, "hf") if is_trainer else None
+
+
+def _gives_config(doc: DataDoc, given: object) -> bool:
+    """A path, or the config itself."""
+    if isinstance(given, dict):
+        from dslint.model.embedded.sections import section_at
+
+        return section_at(doc, "/deepspeed", is_yaml=doc.path.endswith((".yaml", ".yml"))) is not None
+    return isinstance(given, str)
 
 
 def standalone(found: Recipe) -> LaunchCommand:

@@ -67,7 +67,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     for duplicate in doc.duplicates:
         key = split_pointer(duplicate.pointer)[-1]
         message = f"`{key}` stands twice in one object, and DeepSpeed stops with `Duplicate keys in DeepSpeed config`"
-        if doc.dialect != "json":
+        if doc.dialect == "yaml":
+            message = f"`{key}` stands twice in one mapping: PyYAML keeps the second value, OmegaConf stops"
+        elif doc.dialect != "json":
             message = f"`{key}` stands twice in one dict: Python keeps the second value without a word"
         elif lenient:
             message = f"`{key}` stands twice in one object: transformers uses the second value without a word"

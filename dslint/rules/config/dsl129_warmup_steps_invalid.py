@@ -110,7 +110,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 
 def _keeps_fractions(view: ConfigView) -> bool:
     """Who reads 10.0 as a fraction: Python, and the reader of transformers and accelerate. Hjson makes 10 of it."""
-    return view.doc.dialect == "python" or view.consumer in ("hf", "accelerate")
+    return view.doc.is_dict or view.consumer in ("hf", "accelerate")
 
 
 def _too_many(view: ConfigView, steps: int, total: float) -> Finding:
