@@ -23,8 +23,13 @@ CHANGED, PART_OF_ARGV = "#changed", "#argv"
 _PLAIN = ("argparse.ArgumentParser", "transformers.HfArgumentParser", "trl.TrlParser")
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _KNOWN_ONLY = ("parse_known_args", "parse_known_intermixed_args")
+# With this the words that no option takes are given back.
+_REST = "return_remaining_strings"
 # Arguments of parsing that say nothing of the options.
-_ASIDE = frozenset({"args", "namespace", "look_for_args_file", "yaml_file", "json_file", "allow_extra_keys"})
+_ASIDE = frozenset(
+    {"args", "namespace", "look_for_args_file", "yaml_file", "json_file", "allow_extra_keys"}
+    | {"fail_with_unknown_args", "separate_remaining_strings"}  # of a config file
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +68,7 @@ def read(m: Machine, row: Row, bound: BoundArguments, base: Value | None) -> Com
     found = of_parser(m, parser)
     found.own_words = own_words
     found.parses = name not in _FILES
-    found.passes = name in _KNOWN_ONLY
+    found.passes = name in _KNOWN_ONLY or bound.given.get(_REST, NOTHING).constants == (True,)
     found.reads_config = name == "parse_args_and_config"
     found.open_because = found.open_because or _because(m, row, bound, parser)
     return found
@@ -172,7 +177,7 @@ def _strictness(row: Row, bound: BoundArguments) -> str:
     for name, value in bound.given.items():
         default = default_of(row.parameters, name) if row.parameters is not None else None
         is_default = isinstance(default, ast.Constant) and value.constants == (default.value,)
-        if name not in _ASIDE and not is_default:
+        if name not in _ASIDE and not is_default and not (name == _REST and value.constants == (True,)):
             return f"it parses with `{name}`"
     return ""
 

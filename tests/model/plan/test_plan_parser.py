@@ -385,3 +385,51 @@ def test_a_script_of_the_library_itself_whose_package_is_loaded_by_name() -> Non
     assert parser is not None
     assert parser.kind == "trl"
     assert [flag for option in parser.options for flag in option.flags] == ["-h", "--help", "--steps", "--config"]
+
+
+TRL = """\
+from dataclasses import dataclass
+from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser
+
+
+@dataclass
+class Mine(GRPOConfig):
+    reward: str = "plain"
+
+
+parser = TrlParser((ScriptArguments, Mine, ModelConfig))
+script_args, training_args, model_args = parser.parse_args_and_config()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        ("--output_dir o --dataset_name d --model_name_or_path m --beta 0.1 --reward x --config c.yaml", []),
+        ("--output_dir o --num_generations 8 --max_prompt_length 512 --learning-rate 1e-4", []),
+        ("--output_dir o --num_generation_steps 8", [("unknown", "--num_generation_steps")]),
+    ],
+)
+def test_dataclasses_of_trl(arguments: str, problems: list[tuple[str, str]]) -> None:
+    parser, given = read({"train.py": TRL}, arguments)
+    assert parser is not None
+    assert given is not None
+    assert (parser.kind, parser.is_closed, parser.open_because) == ("trl", True, "")
+    assert [(p.kind, p.word.text if p.word else "") for p in given.problems] == problems
+
+
+@pytest.mark.parametrize("script", [TRL, HF])
+def test_words_that_no_option_takes_are_given_back(script: str) -> None:
+    """As far as all options are in view nothing is open but that others pass."""
+    for call in ("parse_args_and_config()", "parse_args_into_dataclasses()"):
+        script = script.replace(call, call.replace("()", "(return_remaining_strings=True)"))
+    parser, _ = read({**HF_FILES, "train.py": script}, "--output_dir o --dataset_name d --more 3")
+    assert parser is not None
+    assert parser.lets_pass
+
+
+def test_a_class_of_trl_that_takes_any_name_opens_the_parser() -> None:
+    script = TRL.replace("GRPOConfig", "PPOv2Config")
+    parser, _ = read({"train.py": script}, "--output_dir o")
+    assert parser is not None
+    assert parser.open_because == "not all fields of `trl.PPOv2Config` are known"

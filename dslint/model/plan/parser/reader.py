@@ -9,6 +9,7 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
 from dslint.model.plan.parser.options import LETS_PASS, Option, ScriptParser
 from dslint.model.plan.scriptrun import command_lines
+from dslint.model.trainerargs import has_all_fields
 from dslint.model.workspace import Workspace
 from dslint.python import plainoptions
 from dslint.python.commandlines import CommandLine
@@ -111,12 +112,12 @@ def _classes(line: CommandLine) -> tuple[list[tuple[str, str]], str]:
     for path in line.classes:
         library, _, _ = path.partition(".")
         name = path.rpartition(".")[2]
-        if library == "trl":
-            because = because or f"not all fields of `{path}` are known"
-        elif library != "transformers" or name not in _KNOWN_CLASSES:
+        if library == "trl" or (library == "transformers" and name in _KNOWN_CLASSES):
+            pairs.append((library, name))
+            if not has_all_fields((library, name)):
+                because = because or f"not all fields of `{path}` are known"
+        else:
             because = because or f"the fields of `{path}` are not in view"
-            continue
-        pairs.append((library, name))
     return pairs, because
 
 
