@@ -80,7 +80,7 @@ def render(folder: Path, before: Mapping[str, Any] = MappingProxyType({})) -> st
         for modules in texts.values():
             for title, names in experimental(modules, library).items():
                 moved.setdefault(title, set()).update(names)
-        data[library] = history(library, {r: classes(modules, library) for r, modules in texts.items()}, moved)
+        data[library] = history({r: classes(modules, library) for r, modules in texts.items()}, moved)
     text = json.dumps(data, indent=1)
     return re.sub(r"\[\s+((?:\"[^\"]*\",?\s+)+)\]", lambda m: f"[{' '.join(m[1].split())}]", text) + "\n"
 
@@ -91,7 +91,7 @@ def sources(wheel: Path) -> dict[str, str]:
         return {name: archive.read(name).decode("utf-8") for name in archive.namelist() if MODULES.fullmatch(name)}
 
 
-def history(library: str, found: dict[str, dict[str, Taken]], moved: dict[str, set[str]]) -> dict[str, Any]:
+def history(found: dict[str, dict[str, Taken]], moved: dict[str, set[str]]) -> dict[str, Any]:
     """What changed between the releases, by class."""
     releases = list(found)
     titles = dict.fromkeys(title for known in found.values() for title in known)

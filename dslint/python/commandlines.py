@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from dslint.python import attributes, fieldoptions, optiontable
+from dslint.core.fact import Fact
+from dslint.core.fact import unknown as unknown_fact
+from dslint.python import attributes, fieldoptions, optiontable, subparsers
 from dslint.python.binding import BoundArguments, default_of
 from dslint.python.escapes import is_escaped
 from dslint.python.heap import ITEMS, LENGTH, REST
@@ -40,6 +42,7 @@ class CommandLine:
     where that does it, or where nobody knows which parser it is. `open_because` says why there may be other options,
     `passes` that unknown ones are let pass. `classes` are classes of libraries whose fields are options as well.
     `parses` is false of a call that reads a file instead; `own_words` says that the script chooses the words.
+    `commands` are those of `add_subparsers`, each with its own options, `command` is the operand that names one.
     """
 
     kind: str
@@ -53,6 +56,8 @@ class CommandLine:
     parses: bool = True
     own_words: bool = False
     reads_config: bool = False
+    commands: dict[str, CommandLine] = field(default_factory=dict)
+    command: Option | None = None
 
 
 def read(m: Machine, row: Row, bound: BoundArguments, base: Value | None) -> CommandLine | None:
@@ -85,7 +90,7 @@ def of_parser(m: Machine, parser: Instance) -> CommandLine:
     own = tuple(_declared(m, parser))
     given = _given(m, parser, "conflict_handler")
     options = _resolved((*fields.options, *own)) if given == "resolve" else (*fields.options, *own)
-    return CommandLine(
+    found = CommandLine(
         kind,
         parser,
         options,
@@ -94,6 +99,34 @@ def of_parser(m: Machine, parser: Instance) -> CommandLine:
         helps=_given(m, parser, "add_help") is not False,
         classes=tuple(dict.fromkeys(fields.classes)),
     )
+    _add_commands(m, parser, found)
+    return found
+
+
+def _add_commands(m: Machine, parser: Instance, found: CommandLine) -> None:
+    """Take in the commands of a parser, with the options of each."""
+    stored = m.store.get((parser, COMMANDS))
+    if stored is None or not stored.atoms:
+        return
+    action = stored.single
+    place = subparsers.place_of(m, action) if isinstance(action, Instance) else None
+    if not isinstance(action, Instance) or place is None:
+        found.open_because = found.open_because or "its subparsers are not in view"
+        return
+    found.open_because = found.open_because or subparsers.why_open(m, action)
+    for name, value in subparsers.commands_of(m, action).items():
+        inner = value.single
+        if isinstance(inner, Instance):
+            line = found.commands[name] = of_parser(m, inner)
+            line.open_because = line.open_because or _own_reading(m, inner)
+        else:
+            found.open_because = found.open_because or f"the parser of `{name}` is not in view"
+    dest = optiontable.constant(m.store.get((action, subparsers.DEST)) or NOTHING)
+    required = optiontable.is_truth(m.store.get((action, subparsers.REQUIRED)) or NOTHING)
+    found.command = Option(
+        dest if isinstance(dest, str) and dest else f"{{{','.join(found.commands)}}}", (), place, required=required,
+        choices=tuple(found.commands),
+    )  # fmt: skip
 
 
 def argv(m: Machine, node: ast.AST) -> Value:
@@ -111,14 +144,16 @@ def _declared(m: Machine, parser: Instance) -> Iterator[Option]:
         found = [plain(m, parser, option) for option in options]
         first = found[0]
         if any(_shape(other) != _shape(first) for other in found[1:]):
-            first = replace(first, default=None, default_state="unknown", type="", choices=None, is_opaque=True)
+            default: Fact[object] = unknown_fact("the script computes it", first.location)
+            first = replace(first, default=default, type="", choices=None, is_opaque=True)
         if optiontable.may_lack(m, parser, key):
-            first = replace(first, required=False, is_certain=False)
+            first = replace(first, required=False)
         yield first
 
 
 def _shape(option: Option) -> tuple[object, ...]:
-    return option.default, option.default_state, option.type, option.choices, option.nargs, option.action
+    default = option.default
+    return default.state, default.value, option.type, option.choices, option.nargs, option.action
 
 
 def _resolved(options: tuple[Option, ...]) -> tuple[Option, ...]:
@@ -149,23 +184,28 @@ def _because(m: Machine, row: Row, bound: BoundArguments, parser: Instance) -> s
     """Return why a parser may take other words than its options say."""
     if m.store.get((ARGV, "#value")) is not None or m.store.get((ARGV, CHANGED)) is not None:
         return "the script changes `sys.argv`"
-    for name in ("fromfile_prefix_chars", "prefix_chars", "argument_default"):
-        if _given(m, parser, name) is not None or _is_computed(m, parser, name):
-            return f"the parser is made with `{name}`"
     if m.store.get((parser, "#arguments")) is None:
         return "the parser is not made in view"
     cls = parser.cls
     if isinstance(cls, str) and cls not in _PLAIN:
         return f"`{cls}` is no plain parser"
     reason = changed_by_class(m, cls) if isinstance(cls, ClassAtom) else ""
-    reason = reason or changed_by_fields(m, parser) or optiontable.why_open(m, parser)
+    if not reason and isinstance(cls, ClassAtom) and m.store.get((parser, COMMANDS)) is not None:
+        reason = "its subparsers are of a class of their own"
+    reason = reason or _own_reading(m, parser)
     if reason:
         return reason
-    if m.store.get((parser, COMMANDS)) is not None:
-        return "it has subparsers"
     if _is_held_elsewhere(m, parser):
         return "the parser is stored where others may add options"
     return _strictness(row, bound)
+
+
+def _own_reading(m: Machine, parser: Instance) -> str:
+    """Return why a parser, perhaps of a command, may take other words than its options say."""
+    for name in ("fromfile_prefix_chars", "prefix_chars", "argument_default"):
+        if _given(m, parser, name) is not None or _is_computed(m, parser, name):
+            return f"the parser is made with `{name}`"
+    return changed_by_fields(m, parser) or optiontable.why_open(m, parser)
 
 
 def _is_computed(m: Machine, parser: Instance, name: str) -> bool:

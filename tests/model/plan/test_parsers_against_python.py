@@ -251,8 +251,7 @@ def differences(parser: ScriptParser, real: argparse.ArgumentParser) -> list[str
     found: list[str] = []
     actions = {tuple(_flags(a)) or (a.dest,): a for a in real._actions if type(a) in _KINDS}
     options = {option.flags or (option.dest,): option for option in parser.options}
-    if not parser.open_because.startswith("it has subparsers"):
-        found += [f"{flags}: not there" for flags in options.keys() - actions.keys() if options[flags].required]
+    found += [f"{flags}: not there" for flags in options.keys() - actions.keys() if options[flags].required]
     if parser.is_closed:
         found += [f"{flags}: not read" for flags in actions.keys() - options.keys()]
         if parser.abbreviates != real.allow_abbrev:

@@ -190,7 +190,9 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
     [
         (HEAD + "args, _ = parser.parse_known_args()\n", "unknown arguments"),
         (HEAD + "from megatron import add\nadd(parser)\n" + END, "`megatron.add` may add"),
-        (HEAD + "sub = parser.add_subparsers()\n" + END, "subparsers"),
+        (HEAD + "import x\nsub = parser.add_subparsers()\nx.more(sub)\n" + END, "a function gets its subparsers"),
+        (HEAD + "import x\nsub = parser.add_subparsers()\nsub.add_parser(x.NAME)\n" + END, "a computed name"),
+        (HEAD + "sub = parser.add_subparsers(parser_class=Mine)\nsub.add_parser('a')\n" + END, "no plain ones"),
         (HEAD + "for n in open('x'):\n    parser.add_argument('--' + n)\n" + END, "computed name"),
         (HEAD + "parser.parse_args(['--lr', '1'])\n", "words that the script chooses"),
         # A name of the caller that reads like a parameter of the function that it calls.
@@ -243,6 +245,48 @@ def test_other_libraries(script: str, kind: str) -> None:
     assert parser is not None
     assert parser.kind == kind
     assert not parser.is_closed
+
+
+COMMANDED = f"""{HEAD}{ADD}("--seed", type=int)
+sub = parser.add_subparsers(dest="command", required=True)
+train = sub.add_parser("train", aliases=["t"])
+train.add_argument("--lr", type=float, required=True)
+sub.add_parser("eval").add_argument("files", nargs="+")
+{END}"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        ("--seed 1 train --lr 1", []),
+        ("t --lr 1", []),
+        ("train --lr 1 --seed 1", [("unknown", "--seed"), ("leftover", "1")][:1]),
+        ("eval a b --lr 1", [("unknown", "--lr")]),
+        ("build --lr 1", [("choice", "build")]),
+        ("train --lr x", [("type", "x")]),
+        ("train", [("missing", "--lr")]),
+        ("--seed 1", [("missing", "command")]),
+        ("train --help", []),
+        ("train --lr $LR", []),
+    ],
+)
+def test_commands(arguments: str, problems: list[tuple[str, str]], tmp_path: Path) -> None:
+    parser, given = read({"train.py": COMMANDED}, arguments)
+    assert parser is not None
+    assert given is not None
+    assert parser.is_closed
+    found = [(p.kind, p.word.text if p.word else p.option.name if p.option else "") for p in given.problems]
+    assert found == problems
+    if "$" not in arguments and "help" not in arguments:
+        assert (really({"train.py": COMMANDED}, arguments, tmp_path) is None) == bool(problems)
+
+
+def test_a_command_that_is_not_known_opens_the_parser() -> None:
+    parser, given = read({"train.py": COMMANDED}, "$COMMAND --lr 1")
+    assert parser is not None
+    assert given is not None
+    assert parser.open_because == "the command that it runs is not known"
+    assert given.problems == ()
 
 
 def test_no_parser() -> None:
