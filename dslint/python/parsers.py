@@ -70,6 +70,7 @@ def _take_over(m: Machine, parser: Instance, parent: Instance) -> None:
         reason = "a parent of the parser has subparsers"
     if reason:
         optiontable.opened(m, parser, reason)
+    optiontable.stand_in(m, parser, m.store.get((parent, optiontable.EACH)) or NOTHING)
     for key, options in optiontable.listed(m, parent):
         for option in options:
             optiontable.add(m, parser, option)

@@ -64,8 +64,8 @@ def plain(m: Machine, parser: Instance, option: Declared) -> Option:
     assert where is not None
     module, node = where
     keywords = {k.arg: k.value for k in node.keywords if k.arg} if isinstance(node, ast.Call) else {}
-    atom = option.made.single
-    is_changed = isinstance(atom, Instance) and any(m.store.get((atom, name)) is not None for name in _LATER)
+    made = (option.made, m.store.get((parser, optiontable.EACH)) or NOTHING)
+    is_changed = any(m.store.get((a, name)) is not None for v in made for a in v.atoms for name in _LATER)
     dest, flags = str(optiontable.constant(option.dest)), tuple(option.spellings)
     action = _action(option.action)
     nargs, is_known = _nargs(option.nargs)
