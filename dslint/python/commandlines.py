@@ -14,14 +14,15 @@ from dslint.python.escapes import is_escaped
 from dslint.python.heap import ITEMS, LENGTH, REST
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
+from dslint.python.namespaces import PART_OF_ARGV, is_command_line
 from dslint.python.ownparsers import changed_by_class, changed_by_fields
 from dslint.python.parsers import COMMANDS
 from dslint.python.plainoptions import Option, plain
 from dslint.python.values import NOTHING, OPAQUE, Api, ClassAtom, Instance, Value, const, one, unknown
 
-# `sys.argv` where a program has changed it, and what a list is a part of.
+# `sys.argv` where a program has changed it.
 ARGV = Api("sys.argv")
-CHANGED, PART_OF_ARGV = "#changed", "#argv"
+CHANGED = "#changed"
 _PLAIN = ("argparse.ArgumentParser", "transformers.HfArgumentParser", "trl.TrlParser")
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _KNOWN_ONLY = ("parse_known_args", "parse_known_intermixed_args")
@@ -63,7 +64,7 @@ class CommandLine:
 def read(m: Machine, row: Row, bound: BoundArguments, base: Value | None) -> CommandLine | None:
     """Return what the command line may hold where a call parses it."""
     kind = str(row.extra.get("command_line", ""))
-    own_words = not _is_command_line(m, bound.given.get(str(row.extra.get("arguments", ""))))
+    own_words = not is_command_line(m, bound.given.get(str(row.extra.get("arguments", ""))))
     if kind and not (base is not None and isinstance(base.single, Instance)):
         return CommandLine(kind, own_words=own_words)
     parser = base.single if base is not None else None
@@ -169,15 +170,6 @@ def _resolved(options: tuple[Option, ...]) -> tuple[Option, ...]:
 def _given(m: Machine, parser: Instance, name: str) -> object:
     stored = m.store.get((parser, ("argument", name)))
     return optiontable.constant(stored) if stored is not None else None
-
-
-def _is_command_line(m: Machine, words: Value | None) -> bool:
-    """Return whether words to parse are those of the process: none are given, or `sys.argv[1:]`."""
-    if words is None or words.constants == (None,):
-        return True
-    atom = words.single
-    part = m.store.get((atom, PART_OF_ARGV)) if isinstance(atom, Instance) else None
-    return part is not None and part.constants == (1,)
 
 
 def _because(m: Machine, row: Row, bound: BoundArguments, parser: Instance) -> str:

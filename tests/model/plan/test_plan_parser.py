@@ -208,8 +208,12 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
             "stored",
         ),
         (
-            HEAD + END + "other = argparse.ArgumentParser()\nother.add_argument('--x')\nother.parse_args()\n",
+            HEAD + "parser.add_subparsers()\n" + END + "other = argparse.ArgumentParser()\nother.parse_args()\n",
             "several parsers",
+        ),
+        (
+            HEAD + "_, rest = parser.parse_known_args()\nrest.remove('x')\nparser.parse_args(rest)\n",
+            "unknown arguments",
         ),
         (
             "import argparse\nparser = argparse.ArgumentParser(fromfile_prefix_chars='@')\n" + END,
@@ -287,6 +291,35 @@ def test_a_command_that_is_not_known_opens_the_parser() -> None:
     assert given is not None
     assert parser.open_because == "the command that it runs is not known"
     assert given.problems == ()
+
+
+SEVERAL = f"""{HEAD}{ADD}("--config", required=True)
+known, rest = parser.parse_known_args()
+other = argparse.ArgumentParser()
+other.add_argument("--lr", type=float)
+args = other.parse_args(rest)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "problems"),
+    [
+        (SEVERAL, "--config c --lr 1", []),
+        (SEVERAL, "--config c --lrr 1", [("unknown", "--lrr")]),
+        (SEVERAL, "--lr 1", [("missing", "--config")]),
+        (SEVERAL.replace("(rest)", "()"), "--config c --rl 1", [("unknown", "--rl")]),
+        # A parser that may not run refuses nothing.
+        (SEVERAL.replace("args =", "if known.config:\n    args ="), "--config c --lrr 1", []),
+        (SEVERAL.replace("args = other.parse_args(rest)", "other.parse_known_args(rest)"), "--config c --lrr 1", []),
+    ],
+)
+def test_several_parsers(script: str, arguments: str, problems: list[tuple[str, str]]) -> None:
+    parser, given = read({"train.py": script}, arguments)
+    assert parser is not None
+    assert given is not None
+    assert parser.is_closed or parser.lets_pass
+    found = [(p.kind, p.word.text if p.word else p.option.name if p.option else "") for p in given.problems]
+    assert (found if parser.is_closed else []) == problems
 
 
 def test_no_parser() -> None:

@@ -111,6 +111,46 @@ class Writer:
         lines += ["parser = argparse.ArgumentParser()", *self.options("parser", 2), *self.commands()]
         return [*lines, *self.options("parser", 1), "args = parser.parse_args()"]
 
+    def program_with_several(self) -> list[str]:
+        """Parsers one after the other, on all words or on what the one before has left."""
+        self.words.remove("--")  # alone it is refused by some releases of Python
+        draw = self.draw
+        lines = ["first = argparse.ArgumentParser(add_help=False)", *self.options("first")]
+        lines += ["second = argparse.ArgumentParser()", *self.options("second")]
+        if draw.random() < 0.3 and self.flags:
+            lines.append(f"second.add_argument({self.flags[0]!r}{', type=int' if draw.random() < 0.5 else ''})")
+        call = draw.choice(("first.parse_known_args()", "first.parse_known_args(sys.argv[1:])"))
+        form = draw.randrange(6)
+        if form == 0:
+            lines += [f"known, rest = {call}", "args = second.parse_args(rest)"]
+        elif form == 1:
+            lines += [f"known, rest = {call}", "args = second.parse_args(rest, namespace=known)"]
+        elif form == 2:
+            lines += [f"known, _ = {call}", "args = second.parse_args()"]
+        elif form == 3:
+            lines += [f"known, rest = {call}", "args, _ = second.parse_known_args(rest)"]
+        elif form == 4:
+            name = self.option("first")
+            dest = self.flags[-1].lstrip("-").replace("-", "_")
+            lines += [name, f"known, rest = {call}", f"if known.{dest}:", f"    {self.option('second')}"]
+            lines.append("args = second.parse_args(rest)")
+        else:
+            lines += ["parsers = {'a': first, 'b': second}", "args = parsers['b'].parse_args()"]
+        return lines
+
+    def program_with_parents(self) -> list[str]:
+        """Parents, and a parser that is made in one of two ways by an earlier argument."""
+        lines = ["base = argparse.ArgumentParser(add_help=False)", "base.add_argument('--mode', default='a')"]
+        lines += self.options("base", 2)
+        lines += ["known, _ = base.parse_known_args()", "if known.mode == 'a':"]
+        for name in ("one", "two"):
+            lines.append(f"    {name} = argparse.ArgumentParser(parents=[base])")
+            lines += ["    " + line for line in self.options(name)]
+            lines.append(f"    args = {name}.parse_args()")
+            lines += ["else:"] if name == "one" else []
+        self.words += ["--mode", "--mode", "a"]
+        return lines
+
     def command(self) -> str:
         """The words of one command."""
         found: list[str] = []
@@ -162,16 +202,21 @@ def differences(text: str, arguments: str) -> tuple[list[str], bool]:
     assert given is not None
     found = []
     is_refused = truth is None
-    if parser.is_closed and bool(given.problems) != is_refused:
+    # Of several parsers all options are taken together: what one of them refuses may be taken.
+    if parser.is_closed and bool(given.problems) != is_refused and not (parser.is_joined and is_refused):
         found.append(f"{'refused' if is_refused else 'taken'}, but {given.problems or 'taken'}")
     for dest, fact in given.values.items() if truth is not None else ():
+        if parser.is_joined and dest not in (truth or {}):
+            continue  # of another parser
         if fact.is_known and (dest not in truth or fact.get() != truth[dest]):
             found.append(f"{dest} is {truth.get(dest, 'not there')}, not {fact.get()}")
-    return found, parser.is_closed
+    return found, parser.is_closed or parser.lets_pass
 
 
 FORMS: dict[str, Callable[[Writer], list[str]]] = {
     "commands": Writer.program_with_commands,
+    "several": Writer.program_with_several,
+    "parents": Writer.program_with_parents,
 }
 
 

@@ -91,6 +91,7 @@ class Judge:
         # The names of the commands that words have chosen, outermost first; `None` for one that is not known.
         self.chosen: list[str | None] = []
         self.flags: set[str] = set()
+        self.is_joined = parser.is_joined
         self.made = _made(parser)
         self._fill(self.made, parser)
 
@@ -167,6 +168,8 @@ class Judge:
 
     def _stop(self, message: str, texts: Sequence[Text]) -> Problem | None:
         """``argument --lr: expected one argument`` as a problem."""
+        if self.is_joined:
+            return None  # another of the parsers may have taken what stands there
         head, _, what = message.partition(": ")
         name = head.removeprefix("argument ").partition("/")[0]
         word = next((t.word for t in texts if name and t.partition("=")[0] == name), None)

@@ -28,7 +28,7 @@ class ScriptParser:
     of arguments (``parse_yaml_file``).
     ``commands`` are the parsers of ``add_subparsers`` by their names, of which the operand ``command`` takes one. For a
     command line the ``options`` are those of the parser and of the commands that it names; ``whole`` is the parser
-    before.
+    before. ``is_joined``: several parsers read the command line, and ``options`` are those of all.
     """
 
     kind: str
@@ -42,6 +42,7 @@ class ScriptParser:
     commands: tuple[tuple[str, ScriptParser], ...] = ()
     command: Option | None = None
     whole: ScriptParser | None = None
+    is_joined: bool = False
 
     @property
     def lets_pass(self) -> bool:

@@ -6,7 +6,10 @@ import posixpath
 from dataclasses import replace
 
 from dslint.core.source import Location
-from dslint.model.plan.parser.options import LETS_PASS, Option, ScriptParser
+from dslint.model.plan.mainpath import certain_events
+from dslint.model.plan.parser.options import Option, ScriptParser
+from dslint.model.plan.parser.several import because as because_of
+from dslint.model.plan.parser.several import joined
 from dslint.model.plan.scriptrun import command_lines
 from dslint.model.trainerargs import has_all_fields
 from dslint.model.workspace import Workspace
@@ -25,7 +28,7 @@ def script_parser(path: str, workspace: Workspace) -> ScriptParser | None:
 
 
 def _read(path: str, workspace: Workspace) -> ScriptParser | None:
-    found, missed = command_lines(path, workspace)
+    found, missed, run = command_lines(path, workspace)
     own = [(event, line) for event, line in found if line.parser is not None]
     kinds = [line.kind for _, line in found if line.parser is None and line.kind and not line.own_words]
     strange = any(line.parser is None and not line.kind and not line.own_words for _, line in found)
@@ -34,9 +37,12 @@ def _read(path: str, workspace: Workspace) -> ScriptParser | None:
     if not parsing:
         reason = f"{kinds[0]} makes the options from functions and files" if kinds else ""
         return ScriptParser(kinds[0], open_because=reason) if kinds else None
-    event, line = _merged(parsing)
+    event = parsing[0][0]
+    line = joined(parsing, set(certain_events(run)) if run is not None and len(parsing) > 1 else ())
     parser = _parser(event.module.location(event.node), line, reads_file=any(_reads_file(*pair) for pair in own))
-    because = _because(parsing)
+    if len({line.parser for _, line in parsing}) > 1:
+        parser = replace(parser, is_joined=True)
+    because = because_of(parsing, line)
     if not because and parser.libraries and _has_own_copy(path, workspace):
         because = "the project carries its own copy of transformers"
     if not because and strange:
@@ -55,39 +61,6 @@ def _has_own_copy(path: str, workspace: Workspace) -> bool:
 
 def _reads_file(event: Event, line: CommandLine) -> bool:
     return not line.parses and event.api.rpartition(".")[2] != "parse_dict"
-
-
-def _merged(parsing: list[tuple[Event, CommandLine]]) -> tuple[Event, CommandLine]:
-    """The options of one parser where it parses several times: what only some have is not required."""
-    event, first = parsing[0]
-    lines = [line for _, line in parsing if line.parser is first.parser]
-    options: dict[tuple[str, ...], Option] = {}
-    for line in lines:
-        for option in line.options:
-            options[option.flags or (option.dest,)] = option
-    sure = set.intersection(*({o.flags or (o.dest,) for o in line.options} for line in lines))
-    kept = tuple(option if key in sure else replace(option, required=False) for key, option in options.items())
-    return event, replace(
-        first,
-        options=kept,
-        open_because=next((line.open_because for line in lines if line.open_because), ""),
-        passes=any(line.passes for line in lines),
-        own_words=any(line.own_words for line in lines),
-    )
-
-
-def _because(parsing: list[tuple[Event, CommandLine]]) -> str:
-    """Why the command line may hold more, as several calls parse it, or none of them all of it."""
-    forms = {tuple((o.flags, o.dest, o.location) for o in line.options) for _, line in parsing}
-    if len({line.parser for _, line in parsing}) > 1 and len(forms) > 1:
-        return "several parsers read the command line"
-    lines = [line for _, line in parsing]
-    because = next((line.open_because for line in lines if line.open_because), "")
-    if because:
-        return because
-    if any(line.own_words for line in lines):
-        return "it parses words that the script chooses"
-    return LETS_PASS if any(line.passes for line in lines) else ""
 
 
 def _parser(place: Location, line: CommandLine, *, reads_file: bool) -> ScriptParser:
