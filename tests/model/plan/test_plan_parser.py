@@ -267,6 +267,7 @@ sub.add_parser("eval").add_argument("files", nargs="+")
         ("train --lr 1 --seed 1", [("unknown", "--seed"), ("leftover", "1")][:1]),
         ("eval a b --lr 1", [("unknown", "--lr")]),
         ("build --lr 1", [("choice", "build")]),
+        ("--model m train --lr 1", [("unknown", "--model")]),
         ("train --lr x", [("type", "x")]),
         ("train", [("missing", "--lr")]),
         ("--seed 1", [("missing", "command")]),

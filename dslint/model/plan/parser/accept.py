@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from dslint.core.fact import Fact, unknown
@@ -37,7 +38,10 @@ def read_words(parser: ScriptParser, command: LaunchCommand) -> tuple[ScriptPars
         problems += [p for p in (judge.stopped,) if p is not None and not hides]
         extras = [t for t in texts if _is_unknown_flag(t, judge)]
         return parser, Passed({}, tuple(_unknown(extras, True) + problems))
-    problems = _unknown(extras, hides) + problems
+    unknown_words = _unknown(extras, hides)
+    # Behind an option that is not known stands its value, and no command.
+    values = {id(b.word) for a, b in pairwise(texts) if any(a.word is p.word for p in unknown_words)}
+    problems = unknown_words + [p for p in problems if p.option is not parser.command or id(p.word) not in values]
     if not hides and not any(e.startswith("\ue000") for e in extras):
         problems += [Problem("missing", option=o) for o in parser.options if o.required and o.dest not in judge.seen]
     is_whole = not hides and not any(e.startswith("\ue000") for e in extras)
