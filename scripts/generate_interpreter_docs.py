@@ -66,7 +66,8 @@ GROUPS = {
         " snapshots"
     ),
     "Command lines": (
-        "parsers optiontable namespaces dataclass_parsers fieldoptions fieldtypes plainoptions ownparsers commandlines"
+        "parsers subparsers optiontable namespaces dataclass_parsers fieldoptions fieldtypes plainoptions ownparsers"
+        " commandlines"
     ),
     "What happens": "events facts beliefs",
 }

@@ -120,6 +120,8 @@ def taken(owner: tuple[str, str], name: str, releases: Releases) -> str:
     library, title = owner
     data = _data()[library]["classes"][title]
     version = releases.of(library)
+    if library == "trl" and name in data["always"]:
+        return ""
     own = _holds(library, data["names"].get(name, []), version)
     inherited = "no"
     for base, spans in data.get("base", {}).items():
@@ -279,7 +281,20 @@ def _either(first: str, second: str) -> str:
 
 
 def fields_ever(owner: tuple[str, str]) -> tuple[str, ...]:
-    """Every argument that some release of a class takes."""
+    """Every argument that some release of a class takes, with those of the classes of transformers below it.
+
+    Also where trl calls the class experimental.
+    """
     library, title = owner
     data = _data()[library]["classes"].get(title)
-    return () if data is None else (*data.get("always", ()), *data["names"])
+    if data is None:
+        return ()
+    inherited = (name for base in data.get("base", {}) for name in fields_ever(("transformers", base)))
+    return tuple(dict.fromkeys((*data["always"], *data["names"], *data.get("moved", ()), *inherited)))
+
+
+def has_all_fields(owner: tuple[str, str]) -> bool:
+    """Return whether a class of the table takes no arguments but those that it lists, whatever the release."""
+    library, title = owner
+    data = _data()[library]["classes"].get(title)
+    return data is not None and "open" not in data

@@ -32,6 +32,7 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
     if own is not None:
         return own
     joined = containers.concatenated(m, op, left, right, node) or dictionaries.merged(m, op, left, right, node)
+    joined = joined or dictionaries.views_combined(op, left, right)
     if joined is not None:
         return joined
     if op is ast.Div:

@@ -238,6 +238,23 @@ def updated_in_place(m: Machine, old: Value, value: Value, node: ast.AST) -> boo
     return False
 
 
+def views_combined(op: type[ast.operator], left: Value, right: Value) -> Value | None:
+    """Return `a.keys() & b.keys()` of two dictionaries whose keys are known, in the order of `a`."""
+    pair = (left.single, right.single)
+    first, second = (
+        list(atom.items) if isinstance(atom, Tuple) and atom.cls == "builtins.dict_keys" else None for atom in pair
+    )
+    if first is None or second is None or not all(isinstance(key.single, Const) for key in (*first, *second)):
+        return None
+    common = [key for key in first if key in second]
+    found = {
+        ast.BitAnd: common,
+        ast.BitOr: [*first, *(key for key in second if key not in first)],
+        ast.Sub: [key for key in first if key not in second],
+    }.get(op)
+    return one(Tuple(tuple(found), "builtins.dict_keys")) if found is not None else None
+
+
 def merged(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> Value | None:
     """Return `first | second` of two dictionaries."""
     from dslint.python.wrappers import copied

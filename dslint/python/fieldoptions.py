@@ -9,7 +9,7 @@ from dslint.python.enums import is_enum, members_of
 from dslint.python.fieldtypes import FieldType, named, type_of
 from dslint.python.machine import Machine
 from dslint.python.objects import is_dataclass
-from dslint.python.plainoptions import Option, constant_of
+from dslint.python.plainoptions import Option, constant_of, default_fact
 from dslint.python.values import Api, ClassAtom, Instance, Value
 
 # Bases of a dataclass that have no fields.
@@ -89,26 +89,17 @@ class Fields:
         is_switch = found.converter == "bool" and nargs == "?"
         flags = (f"--{name}", f"--{name.replace('_', '-')}") if "_" in name else (f"--{name}",)
         self.options = [option for option in self.options if option.dest != name]
+        place = cls.module.location(statement)
+        fact = default_fact(cls.module, statement, state, default, value)
         option = Option(
-            name, flags, cls.module, statement, default, state, value or statement, found.converter, found.choices,
-            nargs, "store", not has_default and not is_switch and None not in keywords,
+            name, flags, place, fact, found.converter, found.choices, nargs, "store",
+            not has_default and not is_switch and None not in keywords,
             not found.is_read or own is None or not own <= {"help", "metavar"},
         )  # fmt: skip
         self.options.append(option)
         if is_switch and (state != "known" or default is True):
             negated = tuple(dict.fromkeys((f"--no_{name}", f"--no-{name.replace('_', '-')}")))
-            self.options.append(
-                Option(
-                    name,
-                    negated,
-                    cls.module,
-                    statement,
-                    default,
-                    state,
-                    value or statement,
-                    action="store_false",
-                )
-            )
+            self.options.append(Option(name, negated, place, fact, action="store_false"))
 
     def _default(self, cls: ClassAtom, name: str, node: ast.expr | None, is_field: bool) -> tuple[str, object]:
         """Return whether the default of a field is known, and the default."""

@@ -191,6 +191,16 @@ class Focus:
         found = self.graph.mentioned(self._all, path, words) if steps >= 0 else set()
         return any(self.graph.leads(self._all, *home, question.words, steps) for home in found if home[0] != path)
 
+    def binds(self, module: Module, name: str) -> bool:
+        """Return whether a module may have a name from another one."""
+        file = self.graph.file(self._all, module.absolute)
+        return file is None or name in file.names or file.imports_all
+
+    def imports(self, module: Module, other: Module) -> bool:
+        """Return whether a module imports another one, or a part of it."""
+        file = self.graph.file(self._all, module.absolute)
+        return file is None or other.absolute in file.imports
+
     def is_named(self, node: ast.AST, module: Module) -> bool:
         """Return whether a function itself mentions what is asked about."""
         text = module.text(node)

@@ -22,6 +22,9 @@ _IMPORT = re.compile(
 # More than there are files between two.
 MOST_STEPS = 1_000
 NAME = re.compile(r"[^\W\d]\w*")
+_BARE = re.compile(r"(?<![.\w])[^\W\d]\w*")
+_ALL = re.compile(r"\bimport[ \t]+\*")
+_MEMBER = re.compile(r"\.\s*([^\W\d]\w*)")
 _BLOCK = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _NEXT = re.compile(r"^[^\s#)\]}]", re.MULTILINE)
 _COMMENT = re.compile(r"#[^\n]*")
@@ -30,9 +33,29 @@ _MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
 _CHANGES = re.compile(r"^sys\.argv\b[^\n]*=|^sys\.argv\.\w+\(|^(?:if|for|while|try|with)\b[^\n]*\bargv\b", re.MULTILINE)
 
 
-def names_in(text: str) -> frozenset[str]:
+class Names(frozenset[str]):
+    """The names in a text of code: those that stand there without a dot in front (`bare`), and with one (`members`)."""
+
+    bare: frozenset[str]
+    members: frozenset[str]
+
+    @staticmethod
+    def of(text: str) -> Names:
+        """Return all words of a text."""
+        found = Names(NAME.findall(text))
+        found.bare = frozenset(_BARE.findall(text))
+        found.members = frozenset(_MEMBER.findall(text))
+        return found
+
+
+def bare(words: frozenset[str]) -> frozenset[str]:
+    """Return those of some names that a module itself may mean: `run`, but not `other.run`."""
+    return words.bare if isinstance(words, Names) else words
+
+
+def names_in(text: str) -> Names:
     """Return the names in the text of code; those in its strings and comments are none."""
-    return frozenset(NAME.findall(_TEXT.sub(" ", text)))
+    return Names.of(_TEXT.sub(" ", text))
 
 
 @dataclass
@@ -64,6 +87,11 @@ class File:
         return found
 
     @cached_property
+    def imports_all(self) -> bool:
+        """Return whether a file takes over all names of a module."""
+        return _ALL.search(self.text) is not None
+
+    @cached_property
     def _spans(self) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
         for match in _BLOCK.finditer(self.text):
@@ -74,7 +102,7 @@ class File:
     @cached_property
     def blocks(self) -> dict[str, frozenset[str]]:
         """Return the words that stand in each function and class of its top level."""
-        return {name: frozenset(NAME.findall(self.text, *span)) for name, span in self._spans.items()}
+        return {name: Names.of(self.text[start:end]) for name, (start, end) in self._spans.items()}
 
     def code(self, name: str) -> frozenset[str]:
         """Return those of a function or class that do not stand in its strings and comments only."""
@@ -202,8 +230,9 @@ class ImportGraph:
         file = self.file(files, path)
         if file is None:
             return set()
-        found = {(path, word) for word in words & file.blocks.keys()}
-        for word in words & file.names.keys():
+        own = bare(words)
+        found = {(path, word) for word in own & file.blocks.keys()}
+        for word in own & file.names.keys():
             for home, inner in file.names[word]:
                 whole = self.file(files, home) if not inner else None
                 members = words & (whole.blocks.keys() | whole.names.keys()) if whole is not None else {inner}

@@ -14,11 +14,26 @@ from dslint.python.heap import CONTENT, REST
 from dslint.python.launches import given_option, is_left_out
 from dslint.python.machine import Machine
 from dslint.python.optiontable import Declared
-from dslint.python.values import INPUT, Api, Atom, Const, Function, Instance, Tuple, Unknown, Value, const, one, unknown
+from dslint.python.values import (
+    INPUT,
+    Api,
+    Atom,
+    Const,
+    Function,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    one,
+    unknown,
+)
 from dslint.python.varies import RANKED
 
 # Options that launchers fill for each process, and the columns of `Worlds.lanes`.
 RANK_FIELDS = {"local_rank": 1, "global_rank": 0, "node_rank": 2, "rank": 0, "world_size": 3}
+# Of a list: which part of `sys.argv` it is.
+PART_OF_ARGV = "#argv"
 TYPES = {"int": "builtins.int", "float": "builtins.float", "str": "builtins.str", "bool": "builtins.bool"}
 _REPEATED = ("append", "extend", "append_const")
 _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
@@ -56,7 +71,22 @@ def parse_known(m: Machine, parser: Instance, bound: BoundArguments, node: ast.A
     """Return the namespace and the words that are left, which `parse_known_args` gives."""
     made = parse_args(m, parser, bound, node)
     rest = containers.new_list(m, node, [], unknown(INPUT, "command line", 0, 0, "builtins.str"))
+    if is_command_line(m, bound.given.get("args")):
+        # As far as the parser has not taken them they are the words of the process, like `sys.argv[1:]`.
+        m.store.set((rest.single, PART_OF_ARGV), const(1))
     return one(Tuple((made, rest))) if made is not None else None
+
+
+def is_command_line(m: Machine, words: Value | None) -> bool:
+    """Return whether words to parse are those of the process, as far as no other parser has taken them.
+
+    None are given, or `sys.argv[1:]`, or what `parse_known_args` has left, as it is.
+    """
+    if words is None or words.constants == (None,):
+        return True
+    atom = words.single
+    part = m.store.get((atom, PART_OF_ARGV)) if isinstance(atom, Instance) else None
+    return part is not None and part.constants == (1,)
 
 
 def words_of(m: Machine, arguments: Value | None) -> list[str] | None:

@@ -62,14 +62,25 @@ def ran_in_turns(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | 
 
 def ran_each(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None) -> bool:
     """Run a `for` statement over known items turn by turn where its body may add options to a parser."""
-    from dslint.python.statements import assign, execute
-
     if items is None or len(items) > _MOST_TURNS or _breaks(node.body):
         return False
     if not m.program.relevance(m).adds_options(node, m.frame.module):
         return False
     number = m.new_loop(node)
-    for item in items:
+    frame, outer = m.frame, m.frame.turn
+    try:
+        return _run_each(m, node, items, number, outer)
+    finally:
+        frame.turn = outer
+
+
+def _run_each(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value], number: int, outer: int) -> bool:
+    from dslint.python.statements import assign, execute
+
+    frame = m.frame
+    for at, item in enumerate(items):
+        # What a turn makes (the parser of a command) is its own.
+        frame.turn = m.context((frame.id, outer, id(node), "turn", at))
         m.turn += 1
         mark, lanes, control = m.store.mark(), m.lanes, m.control
         state = LoopState(mark, number)
@@ -85,6 +96,7 @@ def ran_each(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None
             m.lanes, m.control = lanes, control
         if not m.alive:
             return True
+    frame.turn = outer
     execute(m, node.orelse)
     return True
 

@@ -9,13 +9,20 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+from dslint.python import containers
 from dslint.python.escapes import is_escaped
+from dslint.python.heap import ITEMS
+from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.source import Module
 from dslint.python.values import NOTHING, TRUE, Const, Instance, Tuple, Unknown, Value, const, one
 
 # Of a parser: a cell for each option, for the default that `set_defaults` gives, and why it may have others.
 _OPTION, _DEFAULT, _MORE, _COUNT = "option", "default", "#more", "#options"
+# The list of its actions that a program has asked for, and its items then.
+_ACTIONS, _AS_MADE = "#actions", "#actions as made"
+# The object that then stands for each of them.
+EACH = "#each action"
 # What an option is called: its spellings, or the destination of an operand; and the command that it belongs to.
 Key = tuple[str, ...]
 
@@ -62,7 +69,7 @@ class Declared:
 def made(m: Machine, parser: Instance) -> None:
     """Begin with no options: the parser is new, or is made again."""
     for name in tuple(m.store.names.get(parser, ())):
-        if name == _MORE or (isinstance(name, tuple) and name[0] in (_OPTION, _DEFAULT, "maybe")):
+        if name in (_MORE, EACH, _ACTIONS) or (isinstance(name, tuple) and name[0] in (_OPTION, _DEFAULT, "maybe")):
             m.store.set((parser, name), NOTHING)
     m.store.set((parser, _COUNT), const(0))
 
@@ -171,7 +178,34 @@ def why_open(m: Machine, parser: Instance) -> str:
     reasons = [a.value if isinstance(a, Const) else "it is not known" for a in stored.atoms] if stored else []
     if not reasons and is_escaped(m, parser):
         return "the parser is handed on"
+    if not reasons and _has_other_actions(m, parser):
+        return "`_actions` of the parser is changed"
     return min(map(str, reasons), default="")
+
+
+def actions(m: Machine, parser: Instance, node: ast.AST) -> Value:
+    """Return `parser._actions`: a list that the program may only look at. One object stands for all actions."""
+    each = m.made(node, "argparse.Action")
+    stand_in(m, parser, each)
+    if why_open(m, parser):
+        return containers.new_list(m, node, [], each)
+    made = containers.new_list(m, node, [each] * (len(list(listed(m, parser))) + 1))
+    m.store.set((parser, _ACTIONS), made)
+    m.store.set((parser, _AS_MADE), m.store.get((made.single, ITEMS)) or NOTHING)
+    return made
+
+
+def stand_in(m: Machine, parser: Instance, each: Value) -> None:
+    """Let objects stand for each action of a parser: what is set on them is set on all."""
+    m.store.set((parser, EACH), join(m.store.get((parser, EACH)) or NOTHING, each))
+
+
+def _has_other_actions(m: Machine, parser: Instance) -> bool:
+    """Return whether a program has changed the list of the actions, or handed it on."""
+    stored = m.store.get((parser, _ACTIONS))
+    atoms = [atom for atom in stored.atoms if isinstance(atom, Instance)] if stored is not None else []
+    before = m.store.get((parser, _AS_MADE))
+    return any(m.store.get((atom, ITEMS)) != before or is_escaped(m, atom) for atom in atoms)
 
 
 def is_truth(value: Value) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dslint.python import attributes, containers, dataclass_parsers, namespaces, optiontable
+from dslint.python import attributes, containers, dataclass_parsers, namespaces, optiontable, subparsers
 from dslint.python.binding import BoundArguments
 from dslint.python.escapes import is_escaped
 from dslint.python.joins import join
@@ -15,10 +15,9 @@ from dslint.python.machine import Machine
 from dslint.python.optiontable import Declared
 from dslint.python.values import NOTHING, TRUE, Api, Atom, Const, Instance, Tuple, Value, const, one
 
-# Of a parser: the parser that it is a command of, by which name, and whether a file may set its defaults.
-_PARENT, _COMMAND, OPEN = "#parser", "#command", "#open"
-# Of a parser: it has commands.
-COMMANDS = "#commands"
+# Of a parser: the parser that it is a command of, by which name, its own commands, and whether a file may set its
+# defaults.
+PARENT, COMMAND, COMMANDS, OPEN = "#parser", "#command", "#commands", "#open"
 # Of a namespace: it has all options of the parser that made it.
 PARSED = "#parsed"
 _WORDS = ("type", "default", "action", "nargs", "required", "choices", "const")
@@ -66,8 +65,12 @@ def parser_made(m: Machine, receiver: Instance, bound: BoundArguments) -> None:
 
 def _take_over(m: Machine, parser: Instance, parent: Instance) -> None:
     reason = optiontable.why_open(m, parent)
+    commands = m.store.get((parent, COMMANDS))
+    if not reason and commands is not None and commands.atoms:
+        reason = "a parent of the parser has subparsers"
     if reason:
         optiontable.opened(m, parser, reason)
+    optiontable.stand_in(m, parser, m.store.get((parent, optiontable.EACH)) or NOTHING)
     for key, options in optiontable.listed(m, parent):
         for option in options:
             optiontable.add(m, parser, option)
@@ -85,16 +88,16 @@ def is_closed(m: Machine, namespace: Instance) -> bool:
     return (is_parsed or is_written) and not is_more and not is_escaped(m, namespace)
 
 
-def _chain(m: Machine, parser: Instance) -> list[tuple[Instance, str]]:
+def chain(m: Machine, parser: Instance) -> list[tuple[Instance, str]]:
     """Return a parser and those that it is a command of, each with the name of the command there."""
     found: list[tuple[Instance, str]] = []
     atom: Atom | None = parser
     command = ""
     while isinstance(atom, Instance) and all(atom is not known for known, _ in found):
         found.append((atom, command))
-        named = m.store.get((atom, _COMMAND))
+        named = m.store.get((atom, COMMAND))
         command = str(optiontable.constant(named)) if named is not None else command
-        stored = m.store.get((atom, _PARENT))
+        stored = m.store.get((atom, PARENT))
         atom = stored.single if stored is not None else None
     return found
 
@@ -108,7 +111,7 @@ def _add_argument(m: Machine, parser: Instance, bound: BoundArguments, node: ast
     is_named = given is not None or "dest" not in words
     dest = given if isinstance(given, str) else _dest(flags)
     if len(flags) < len(names) or bound.rest is not None or not dest or not is_named:
-        for target, _ in _chain(m, parser):
+        for target, _ in chain(m, parser):
             optiontable.opened(m, target, COMPUTED)
         return None
     made = m.made(node, "argparse.Action")
@@ -122,7 +125,7 @@ def _add_argument(m: Machine, parser: Instance, bound: BoundArguments, node: ast
         made=made,
         open=TRUE if bound.open_keywords is not None else NOTHING,
     )
-    for target, command in _chain(m, parser):
+    for target, command in chain(m, parser):
         if "default" in words and optiontable.default_of(m, target, dest) is not None:
             optiontable.set_default(m, target, dest, NOTHING)
         optiontable.add(m, target, option, command)
@@ -137,7 +140,7 @@ def const_place(m: Machine, node: ast.AST) -> Value:
 def _add_options(m: Machine, options: Mapping[str, str], parsers: Value | None, node: ast.AST) -> Value | None:
     """A library adds options of its own to a parser, and gives it back."""
     for parser in parsers.atoms if parsers is not None else ():
-        for target, command in _chain(m, parser) if isinstance(parser, Instance) else ():
+        for target, command in chain(m, parser) if isinstance(parser, Instance) else ():
             for flag, kind in options.items():
                 optiontable.add(m, target, _of_library(m, flag, kind, node), command)
     return parsers
@@ -177,50 +180,21 @@ def _dest(flags: list[str]) -> str:
 
 def _set_defaults(m: Machine, parser: Instance, bound: BoundArguments, node: ast.AST) -> Value | None:
     if bound.open_keywords is not None:
-        for target, _ in _chain(m, parser):
+        for target, _ in chain(m, parser):
             m.store.set((target, OPEN), const(True))
     for name, value in bound.extra_keywords.items():
-        for target, command in _chain(m, parser):
+        for target, command in chain(m, parser):
             old = optiontable.default_of(m, target, name) if command else None
             optiontable.set_default(m, target, name, value if old is None else join(old, value))
     return None
-
-
-def _add_subparsers(m: Machine, parser: Instance, bound: BoundArguments, node: ast.AST) -> Value | None:
-    made = m.made(node, "argparse._SubParsersAction")
-    atom = made.single
-    assert isinstance(atom, Instance)
-    m.store.set((atom, _PARENT), one(parser))
-    dest = text(bound.extra_keywords.get("dest"))
-    if dest:
-        option = Declared(one(Tuple(())), const(dest), const_place(m, node))
-        optiontable.add(m, parser, option, "command")
-    m.store.set((parser, COMMANDS), TRUE)
-    return made
-
-
-def _add_parser(m: Machine, action: Instance, bound: BoundArguments, node: ast.AST) -> Value | None:
-    made = m.made(node, "argparse.ArgumentParser")
-    atom = made.single
-    assert isinstance(atom, Instance)
-    parser_made(m, atom, BoundArguments(extra_keywords=bound.extra_keywords, open_keywords=bound.open_keywords))
-    stored = m.store.get((action, _PARENT))
-    if stored is not None:
-        m.store.set((atom, _PARENT), stored)
-        m.store.set((atom, _COMMAND), const(text(bound.given.get("name")) or "command"))
-        for target, command in _chain(m, atom)[1:]:
-            for _, options in optiontable.listed(m, atom):
-                for option in options:
-                    optiontable.add(m, target, option, command)
-    return made
 
 
 _METHODS: dict[str, Callable[[Machine, Instance, BoundArguments, ast.AST], Value | None]] = {
     "argparse.ArgumentParser.add_argument": _add_argument,
     "simple_parsing.ArgumentParser.add_arguments": _add_arguments,
     "argparse.ArgumentParser.set_defaults": _set_defaults,
-    "argparse.ArgumentParser.add_subparsers": _add_subparsers,
-    "argparse._SubParsersAction.add_parser": _add_parser,
+    "argparse.ArgumentParser.add_subparsers": subparsers.add_subparsers,
+    "argparse._SubParsersAction.add_parser": subparsers.add_parser,
     "argparse.ArgumentParser.parse_args": namespaces.parse_args,
     "argparse.ArgumentParser.parse_intermixed_args": namespaces.parse_args,
     "argparse.ArgumentParser.parse_known_args": namespaces.parse_known,

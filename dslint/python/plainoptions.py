@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
 from dslint.python import containers, optiontable
 from dslint.python.dictionaries import known_keys, may_lack
 from dslint.python.heap import REST
@@ -23,26 +25,37 @@ _LATER = ("default", "required", "choices", "type", "nargs", "const", "dest", "o
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option or operand. `default_state` is `known`, `absent` or `unknown`, and `default_node` says where.
+    """One option or operand that a parser declares.
 
-    `type` is the name of a plain converter, else empty; `choices` are `None` where anything goes or nobody knows.
-    `is_opaque`: how many words it takes is not known; `is_certain`: every way to the parsing has added it.
+    `flags` are all its spellings; an operand has none. `type` is the name of the converter (`int`), empty when nobody
+    names one or it is no builtin. `choices` are `None` where anything goes or nobody knows. `nargs` as argparse takes
+    it. `required`: argparse refuses a command without it. `is_opaque`: how many words it takes is not known.
     """
 
     dest: str
     flags: tuple[str, ...]
-    module: Module
-    node: ast.AST
-    default: object = None
-    default_state: str = "absent"
-    default_node: ast.AST | None = None
+    location: Location
+    default: Fact[object] = field(default_factory=absent)
     type: str = ""
     choices: tuple[object, ...] | None = None
     nargs: str | int | None = None
     action: str = "store"
     required: bool = False
     is_opaque: bool = False
-    is_certain: bool = True
+
+    @property
+    def name(self) -> str:
+        """The long spelling, or what the operand is called."""
+        return next((flag for flag in self.flags if flag.startswith("--")), self.flags[0] if self.flags else self.dest)
+
+
+def default_fact(module: Module, node: ast.AST, state: str, value: object, at: ast.AST | None) -> Fact[object]:
+    """Return the default of an option that `node` declares: it is `known`, `absent` or `unknown`, and stands `at`."""
+    if state == "absent":
+        return absent()
+    is_own = at is None or at is node
+    where = module.location(node) if is_own or at is None else module.location(at, "the default of the script")
+    return unknown("the script computes it", where) if state == "unknown" else known(value, where)
 
 
 def plain(m: Machine, parser: Instance, option: Declared) -> Option:
@@ -51,8 +64,8 @@ def plain(m: Machine, parser: Instance, option: Declared) -> Option:
     assert where is not None
     module, node = where
     keywords = {k.arg: k.value for k in node.keywords if k.arg} if isinstance(node, ast.Call) else {}
-    atom = option.made.single
-    is_changed = isinstance(atom, Instance) and any(m.store.get((atom, name)) is not None for name in _LATER)
+    made = (option.made, m.store.get((parser, optiontable.EACH)) or NOTHING)
+    is_changed = any(m.store.get((a, name)) is not None for v in made for a in v.atoms for name in _LATER)
     dest, flags = str(optiontable.constant(option.dest)), tuple(option.spellings)
     action = _action(option.action)
     nargs, is_known = _nargs(option.nargs)
@@ -63,9 +76,9 @@ def plain(m: Machine, parser: Instance, option: Declared) -> Option:
     choices = None if converts or is_changed else _choices(m, option.choices, keywords.get("choices"))
     state, default = _default(m, parser, option, dest, action or "store", keywords.get("default"))
     required = optiontable.is_truth(option.required) or (not flags and nargs in (None, "+"))
-    default_node = keywords.get("default", node) if state != "absent" else None
+    state = "unknown" if is_changed else state
     return Option(
-        dest, flags, module, node, default, "unknown" if is_changed else state, default_node,
+        dest, flags, module.location(node), default_fact(module, node, state, default, keywords.get("default")),
         "" if is_changed else type_, choices, nargs, action or "store",
         required and not is_changed and not option.open.atoms, is_opaque,
     )  # fmt: skip

@@ -306,6 +306,8 @@ def _fields_of(m: Machine, value: Value, node: ast.AST, path: tuple[str, ...]) -
 def _type(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     value = functions._first(arguments)
     atom = value.single if value is not None else None
+    if isinstance(atom, Const) and atom.kind in (bool, int, float, str) and len(arguments.positional) == 1:
+        return one(Api(f"builtins.{atom.kind.__name__}"))
     is_known = isinstance(atom, Instance) and atom.cls not in ("", "builtins.Exception")
     if isinstance(atom, Instance) and is_known and len(arguments.positional) == 1:
         return one(atom.cls if isinstance(atom.cls, ClassAtom) else Api(atom.cls))

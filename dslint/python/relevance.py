@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dslint.python.importgraph import MOST_STEPS, names_in
+from dslint.python.importgraph import MOST_STEPS, Names, names_in
 from dslint.python.libraries import Libraries
 from dslint.python.questions import OPTIONS, Question
 from dslint.python.source import Module
@@ -143,6 +143,7 @@ class Relevance:
         self._events = event_words(rows) if focus is None else focus.question.all_words
         self._waiting = waiting_words(rows)
         self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
+        self._methods: set[int] = set()
         self._known: dict[int, bool] = {}
         self._adding: dict[int, bool] = {}
         self._calls: dict[int, list[int]] = {}
@@ -162,6 +163,8 @@ class Relevance:
                 if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                     name = node.name if inner.name in ("__init__", "__post_init__", "__new__") else inner.name
                     self._defined.setdefault(name, []).append((inner, module))
+                    if name == inner.name:
+                        self._methods.add(id(inner))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             # Another name for a function.
             for target in node.targets:
@@ -182,7 +185,7 @@ class Relevance:
             found = module.words[node] = frozenset(_WORD.findall(_text(node, module)[1]))
         return found
 
-    def _names(self, node: ast.AST, module: Module) -> frozenset[str]:
+    def _names(self, node: ast.AST, module: Module) -> Names:
         """Return the names that stand in the code of a function, without those in its strings and comments."""
         found = module.names_in_code.get(node)
         if found is None:
@@ -236,18 +239,37 @@ class Relevance:
             return True
         if self._focus is not None and self._focus.leads(module, words, question):
             return True
-        inner = {id(found[0]): found for word in words for found in self._meant(word, module, question)}
+        inner = {id(found[0]): found for found in self._meant(words, module, question)}
         return any(
             self._search(*found, question.words, without, question)
             for found in inner.values()
             if all(found[0] is not node for node in without)
         )
 
-    def _meant(self, word: str, module: Module, question: Question | None) -> list[tuple[ast.AST, Module]]:
-        """Return the functions that a name in a module may mean; near an import only those that imports lead to."""
-        found = self._defined.get(word, [])
+    def _meant(
+        self, words: frozenset[str], module: Module, question: Question | None
+    ) -> Iterator[tuple[ast.AST, Module]]:
+        """Yield the functions that names in a module may mean; near an import only those that imports lead to.
+
+        Where a question is asked, a method is meant by `other.run` only, a function of the module itself by `run`, and
+        one of another module by `other.run` where that is imported, or by `run` where that name is.
+        """
         is_near = question is not None and question.steps < MOST_STEPS
-        return [(node, home) for node, home in found if home is module] if is_near else found
+        named = words if self._focus is not None and isinstance(words, Names) else None
+        for word in words & self._defined.keys():
+            for node, home in self._defined[word]:
+                if is_near and home is not module:
+                    continue
+                if named is None or self._is_meant(word, named, node, home, module):
+                    yield node, home
+
+    def _is_meant(self, word: str, names: Names, node: ast.AST, home: Module, module: Module) -> bool:
+        if id(node) in self._methods:
+            return word in names.members
+        if home is module or self._focus is None:
+            return word in names.bare
+        is_bound = word in names.bare and self._focus.binds(module, word)
+        return is_bound or (word in names.members and self._focus.imports(module, home))
 
     def _search(
         self, node: ast.AST, module: Module, wanted: frozenset[str] | None = None, without: Sequence[ast.AST] = (),
@@ -269,11 +291,10 @@ class Relevance:
                 return True
             if self._focus is not None and question is not None and self._focus.leads(home, words, question):
                 return True
-            for word in words if known is None else ():
-                for inner in self._meant(word, home, question):
-                    if id(inner[0]) not in seen:
-                        seen.add(id(inner[0]))
-                        pending.append(inner)
+            for inner in self._meant(words, home, question) if known is None else ():
+                if id(inner[0]) not in seen:
+                    seen.add(id(inner[0]))
+                    pending.append(inner)
         if wanted is None:
             self._known.update(dict.fromkeys(seen, False))
         return False

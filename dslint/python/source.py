@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile, Span
 from dslint.parse.python import ScriptProblem, parse_ast
 from dslint.python.scopes import statements
+
+if TYPE_CHECKING:
+    from dslint.python.importgraph import Names
 
 # The folders that may be part of the name of a module.
 _MOST_FOLDERS = 6
@@ -32,7 +36,7 @@ class Module:
         self.name = name
         # The words in the text of its functions, and what they call, for those who ask (`relevance.py`).
         self.words: dict[ast.AST, frozenset[str]] = {}
-        self.names_in_code: dict[ast.AST, frozenset[str]] = {}
+        self.names_in_code: dict[ast.AST, Names] = {}
         self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
         self.called: frozenset[str] | None = None
         self._places: dict[re.Pattern[str], re.Match[str] | None] = {}

@@ -97,6 +97,8 @@ def unknown_member(m: Machine, atom: Instance, name: str, node: ast.AST) -> Valu
     """Return a member that no row of the class lists: of the object inside, or of a class that it stands for."""
     if name == "__dict__":
         taken_apart(m, one(atom))
+    if name == "_actions" and optiontable.is_parser(m, atom):
+        return optiontable.actions(m, atom, node)
     if name.startswith("_") and not name.startswith("__"):
         optiontable.opened_by(m, [one(atom)], f"`{name}` of the parser is used")
     if not isinstance(atom.cls, str):

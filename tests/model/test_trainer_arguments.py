@@ -282,6 +282,11 @@ def test_the_generator_reads_fields_parameters_and_decorators(generator: object,
     inherits = "class XConfig(TrainingArguments):\n    beta: float = 0.1\n"
     _wheel(tmp_path, "trl", "0.9.2", trainer__x_config=inherits)
     _wheel(tmp_path, "trl", "1.0.0", trainer__x_config=inherits.replace("beta", "gamma"))
+    moved = inherits.replace("TrainingArguments", "YConfig").replace("beta", "delta")
+    y_config = "class YConfig(TrainingArguments):\n    gamma: float = 0.1\n"
+    _wheel(tmp_path, "trl", "1.1.0", trainer__x_config=inherits.replace("beta", "gamma"), trainer__y_config=y_config,
+           experimental__x__x_config=moved)  # fmt: skip
+    (tmp_path / "none").mkdir()
     data = json.loads(generator.render(tmp_path))  # type: ignore[attr-defined]
     arguments = data["transformers"]["classes"]["TrainingArguments"]
     assert arguments["names"] == {"new": ["5.0.0"], "old": ["4.0.0", "5.0.0"]}
@@ -293,6 +298,8 @@ def test_the_generator_reads_fields_parameters_and_decorators(generator: object,
     config = data["trl"]["classes"]["XConfig"]
     assert config["base"] == {"TrainingArguments": ["0.9.2"]}
     assert config["names"] == {"beta": ["0.9.2", "1.0.0"], "gamma": ["1.0.0"]}
+    assert config["moved"] == ["delta"]
+    assert json.loads(generator.render(tmp_path / "none", data)) == data  # type: ignore[attr-defined]
 
 
 def test_a_class_above_an_unknown_one_is_left_out(generator: object) -> None:

@@ -81,4 +81,5 @@ def local_rank(
         return None
     if parser is None:
         return None
-    return workspace.memo("local rank", script, lambda source: local_rank_of(parser, source))
+    first = parser.whole or parser  # the words of a launcher stand in front of a command
+    return workspace.memo("local rank", script, lambda source: local_rank_of(first, source))

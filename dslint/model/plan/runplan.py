@@ -38,7 +38,7 @@ from dslint.model.plan.labelnames import LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.owntrainer import OwnOptimizer
-from dslint.model.plan.parser.accept import passed as given_words
+from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
 from dslint.model.plan.readsenv import named_variables
@@ -316,7 +316,7 @@ def _words(
 ) -> tuple[ScriptParser | None, Passed | None]:
     """The parser of the script, and what it makes of the words of the command."""
     parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
-    return parser, given_words(parser, command) if parser is not None else None
+    return read_words(parser, command) if parser is not None else (None, None)
 
 
 def _arguments(

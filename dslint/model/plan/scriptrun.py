@@ -190,24 +190,24 @@ def _interpreted(path: str, analysis: Analysis, workspace: Workspace) -> ScriptR
     return None if entry is None else ScriptRun(analysis, entry)
 
 
-def command_lines(path: str, workspace: Workspace) -> tuple[list[tuple[Event, CommandLine]], str]:
-    """Where a script parses its command line, with the options there; and why it may parse it elsewhere, too."""
+def command_lines(path: str, workspace: Workspace) -> tuple[list[tuple[Event, CommandLine]], str, ScriptRun | None]:
+    """Where a script parses its command line, with the options there; why it may elsewhere, too; and its run."""
     if not workspace.interprets:
-        return [], ""
+        return [], "", None
     runs, files = _runs(workspace), WorkspaceFiles(workspace, path)
     question = command_line(libraries())
     known = next((run for (at, _), run in runs.recent if run is not None and at == path and run.has_options), None)
     if known is not None:
-        return _parsed(known), ""
+        return _parsed(known), "", known
     focus = Focus(runs.graph, files, files.absolute(workspace.normal(path)), question)
     if not focus.matters:
-        return [], ""
+        return [], "", None
     shared = runs.shared.started(question.name)
     run = _interpreted(path, Analysis(files, shared=shared, focus=focus), workspace)
     if run is None:
-        return [], ""
+        return [], "", None
     is_missed = not focus.is_answered and any(focus.is_missed(run.analysis.machine, *lost) for lost in _lost(run))
-    return _parsed(run), "a part of the script is not read that may parse the command line" if is_missed else ""
+    return _parsed(run), "a part of the script is not read that may parse the command line" if is_missed else "", run
 
 
 def _parsed(run: ScriptRun) -> list[tuple[Event, CommandLine]]:

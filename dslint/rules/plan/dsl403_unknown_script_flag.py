@@ -60,6 +60,11 @@ _HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"
 _BITS = 'parser.add_argument("--quant_bits", type=int, default=16)\nparser.add_argument("--model", default="")\n'
 _RENAMED = "add = parser.add_argument\n" + _BITS.replace("parser.add_argument", "add")
 _END = "args = parser.parse_args()\n"
+_FIT = (
+    'sub = parser.add_subparsers(dest="command")\nfit = sub.add_parser("fit")\n'
+    + _BITS.replace("parser.add", "fit.add")
+    + 'sub.add_parser("export").add_argument("--model")\n'
+)
 _RUN = "torchrun --nproc_per_node 2 train.py --model opt --quant_bits 4\n"
 _WRONG = _RUN.replace("quant_bits", "quant-bits")
 _ELSEWHERE = {
@@ -108,8 +113,15 @@ EXAMPLES = (
         "run.sh": _WRONG, "train.py": "from megatron import initialize\n\n\ndef add(parser):\n"
         '    parser.add_argument("--bits")\n    return parser\n\n\ninitialize(extra_args_provider=add)\n',
     }),
-    good("subparsers", {
-        "run.sh": _WRONG, "train.py": _HEAD + _BITS + "sub = parser.add_subparsers()\n" + _END,
+    good("an option of the command", {
+        "run.sh": _RUN.replace("--model", "fit --model"), "train.py": _HEAD + _FIT + _END,
+    }),
+    bad("an option of another command", {
+        "run.sh": _RUN.replace("--model", "export --model"), "train.py": _HEAD + _FIT + _END,
+    }, "run.sh:1 error"),
+    good("commands that another library adds", {
+        "run.sh": _RUN.replace("--model", "export --model"),
+        "train.py": "from megatron import add_commands\n" + _HEAD + _FIT + "add_commands(sub)\n" + _END,
     }),
     good("jsonargparse", {
         "run.sh": _WRONG,

@@ -33,7 +33,7 @@ from dslint.model.launch.command import Flag
 from dslint.model.plan.parser.options import ScriptParser
 from dslint.model.plan.parser.places import place_of
 from dslint.model.plan.runplan import RunPlan
-from dslint.model.trainerargs import Releases, Standing, class_of, hint, standing, successor, taken
+from dslint.model.trainerargs import Releases, Standing, class_of, fields_ever, hint, standing, successor, taken
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import TRAINER
@@ -68,6 +68,11 @@ _OWN = (
     "from dataclasses import dataclass\n\n\n@dataclass\nclass Mine(TrainingArguments):\n"
     "    group_by_length: bool = False\n\n\n"
 )
+_TRL = """from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
+
+parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+script_args, training_args, model_args = parser.parse_args_and_config()
+"""
 
 EXAMPLES = (
     bad("renamed", {"run.sh": _OLD, "train.py": TRAINER, "requirements.txt": _FIVE}, "run.sh:1 error",
@@ -104,11 +109,18 @@ EXAMPLES = (
         "run.sh": _run("--overwrite_output_dir --group_by_length True"), "train.py": TRAINER,
         "requirements.txt": _FIVE,
     }, "run.sh:1 error"),
-    good("a class of trl whose fields are not all known", {
-        "run.sh": _run("--dataset_name d --overwrite_output_dir"), "requirements.txt": _FIVE,
-        "train.py": "from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser\n\n"
-                    "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
-                    "script_args, training_args, model_args = parser.parse_args_and_config()\n",
+    bad("a class of trl extends the one of transformers", {
+        "run.sh": _run("--dataset_name d --overwrite_output_dir"), "requirements.txt": _FIVE, "train.py": _TRL,
+    }, "run.sh:1 error"),
+    bad("one of several classes of trl has lost it", {
+        "run.sh": _run("--dataset_name d --max_seq_length 512"), "requirements.txt": "trl==0.25.0\n", "train.py": _TRL,
+    }, "run.sh:1 error"),
+    good("one of several classes of trl has it", {
+        "run.sh": _run("--dataset_name d --max_length 512"), "requirements.txt": "trl==0.25.0\n", "train.py": _TRL,
+    }),
+    good("a class of trl that takes any name", {
+        "run.sh": _run("--overwrite_output_dir"), "requirements.txt": _FIVE,
+        "train.py": _TRL.replace("SFTConfig", "PPOv2Config"),
     }),
     good("unknown arguments pass", {
         "run.sh": _OLD, "requirements.txt": _FIVE,
@@ -159,7 +171,8 @@ def _trainer(plan: RunPlan, parser: ScriptParser, flag: Flag, releases: Releases
     name = flag.name.lstrip("-").replace("-", "_")
     if parser.option(flag.name) is not None or any(option.dest == name for option in parser.options):
         return
-    found = [(owner, standing(owner, name, releases)) for owner in parser.libraries]
+    owners = [owner for owner in parser.libraries if name in fields_ever(owner)]
+    found = [(owner, standing(owner, name, releases)) for owner in owners]
     if not found or any(standing_ is None for _, standing_ in found):
         return
     owner, worst = found[0]

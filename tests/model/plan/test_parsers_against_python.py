@@ -105,6 +105,7 @@ class Writer:
         forms = [
             self.plain, self.group, self.exclusive, self.loop, self.table, self.condition, self.helper, self.bound,
             self.holder, self.unknown, self.spread, self.defaults, self.elsewhere, self.nested, self.later,
+            self.views, self.looked_at,
         ]  # fmt: skip
         found: list[str] = []
         for _ in range(self.random.randint(1, 4) if depth else self.random.randint(3, 9)):
@@ -138,6 +139,26 @@ class Writer:
             f"for name, kind, default in [{texts}]:",
             f"    {target}.add_argument('--' + name, type=kind, default=default)",
         ]
+
+    def views(self, target: str, depth: int) -> list[str]:
+        names = [self.name().replace("-", "_") for _ in range(4)]
+        table = {name: self.random.choice((1, 0.5, "x", False, None)) for name in names}
+        op = self.random.choice(("&", "-", "|"))
+        return [
+            f"table = {table!r}",
+            f"for name in table.keys() {op} {dict.fromkeys(names[1:3], 1)!r}.keys():",
+            "    given = {'default': table[name]}",
+            "    if table[name] is False:",
+            "        given['action'] = 'store_true'",
+            "    elif table[name] is not None:",
+            "        given['type'] = type(table[name])",
+            f"    {target}.add_argument(f'--{{name}}', **given)",
+        ]
+
+    def looked_at(self, target: str, depth: int) -> list[str]:
+        made = [self.call(target), "seen = {}", f"for action in {target}._actions:"]
+        change = ["    if action.dest != 'help':", "        action.default = 5"] if self.random.random() < 0.3 else []
+        return [*made, "    seen[action.dest] = action.option_strings", *change]
 
     def condition(self, target: str, depth: int) -> list[str]:
         test = self.random.choice(("DEBUG", "not DEBUG", "LEVEL > 1", "LEVEL == 3", "'x' in CHOICES"))
@@ -251,8 +272,7 @@ def differences(parser: ScriptParser, real: argparse.ArgumentParser) -> list[str
     found: list[str] = []
     actions = {tuple(_flags(a)) or (a.dest,): a for a in real._actions if type(a) in _KINDS}
     options = {option.flags or (option.dest,): option for option in parser.options}
-    if not parser.open_because.startswith("it has subparsers"):
-        found += [f"{flags}: not there" for flags in options.keys() - actions.keys() if options[flags].required]
+    found += [f"{flags}: not there" for flags in options.keys() - actions.keys() if options[flags].required]
     if parser.is_closed:
         found += [f"{flags}: not read" for flags in actions.keys() - options.keys()]
         if parser.abbreviates != real.allow_abbrev:

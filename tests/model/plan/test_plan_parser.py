@@ -190,7 +190,9 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
     [
         (HEAD + "args, _ = parser.parse_known_args()\n", "unknown arguments"),
         (HEAD + "from megatron import add\nadd(parser)\n" + END, "`megatron.add` may add"),
-        (HEAD + "sub = parser.add_subparsers()\n" + END, "subparsers"),
+        (HEAD + "import x\nsub = parser.add_subparsers()\nx.more(sub)\n" + END, "a function gets its subparsers"),
+        (HEAD + "import x\nsub = parser.add_subparsers()\nsub.add_parser(x.NAME)\n" + END, "a computed name"),
+        (HEAD + "sub = parser.add_subparsers(parser_class=Mine)\nsub.add_parser('a')\n" + END, "no plain ones"),
         (HEAD + "for n in open('x'):\n    parser.add_argument('--' + n)\n" + END, "computed name"),
         (HEAD + "parser.parse_args(['--lr', '1'])\n", "words that the script chooses"),
         # A name of the caller that reads like a parameter of the function that it calls.
@@ -206,8 +208,12 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
             "stored",
         ),
         (
-            HEAD + END + "other = argparse.ArgumentParser()\nother.add_argument('--x')\nother.parse_args()\n",
+            HEAD + "parser.add_subparsers()\n" + END + "other = argparse.ArgumentParser()\nother.parse_args()\n",
             "several parsers",
+        ),
+        (
+            HEAD + "_, rest = parser.parse_known_args()\nrest.remove('x')\nparser.parse_args(rest)\n",
+            "unknown arguments",
         ),
         (
             "import argparse\nparser = argparse.ArgumentParser(fromfile_prefix_chars='@')\n" + END,
@@ -243,6 +249,78 @@ def test_other_libraries(script: str, kind: str) -> None:
     assert parser is not None
     assert parser.kind == kind
     assert not parser.is_closed
+
+
+COMMANDED = f"""{HEAD}{ADD}("--seed", type=int)
+sub = parser.add_subparsers(dest="command", required=True)
+train = sub.add_parser("train", aliases=["t"])
+train.add_argument("--lr", type=float, required=True)
+sub.add_parser("eval").add_argument("files", nargs="+")
+{END}"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        ("--seed 1 train --lr 1", []),
+        ("t --lr 1", []),
+        ("train --lr 1 --seed 1", [("unknown", "--seed"), ("leftover", "1")][:1]),
+        ("eval a b --lr 1", [("unknown", "--lr")]),
+        ("build --lr 1", [("choice", "build")]),
+        ("--model m train --lr 1", [("unknown", "--model")]),
+        ("train --lr x", [("type", "x")]),
+        ("train", [("missing", "--lr")]),
+        ("--seed 1", [("missing", "command")]),
+        ("train --help", []),
+        ("train --lr $LR", []),
+    ],
+)
+def test_commands(arguments: str, problems: list[tuple[str, str]], tmp_path: Path) -> None:
+    parser, given = read({"train.py": COMMANDED}, arguments)
+    assert parser is not None
+    assert given is not None
+    assert parser.is_closed
+    found = [(p.kind, p.word.text if p.word else p.option.name if p.option else "") for p in given.problems]
+    assert found == problems
+    if "$" not in arguments and "help" not in arguments:
+        assert (really({"train.py": COMMANDED}, arguments, tmp_path) is None) == bool(problems)
+
+
+def test_a_command_that_is_not_known_opens_the_parser() -> None:
+    parser, given = read({"train.py": COMMANDED}, "$COMMAND --lr 1")
+    assert parser is not None
+    assert given is not None
+    assert parser.open_because == "the command that it runs is not known"
+    assert given.problems == ()
+
+
+SEVERAL = f"""{HEAD}{ADD}("--config", required=True)
+known, rest = parser.parse_known_args()
+other = argparse.ArgumentParser()
+other.add_argument("--lr", type=float)
+args = other.parse_args(rest)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "problems"),
+    [
+        (SEVERAL, "--config c --lr 1", []),
+        (SEVERAL, "--config c --lrr 1", [("unknown", "--lrr")]),
+        (SEVERAL, "--lr 1", [("missing", "--config")]),
+        (SEVERAL.replace("(rest)", "()"), "--config c --rl 1", [("unknown", "--rl")]),
+        # A parser that may not run refuses nothing.
+        (SEVERAL.replace("args =", "if known.config:\n    args ="), "--config c --lrr 1", []),
+        (SEVERAL.replace("args = other.parse_args(rest)", "other.parse_known_args(rest)"), "--config c --lrr 1", []),
+    ],
+)
+def test_several_parsers(script: str, arguments: str, problems: list[tuple[str, str]]) -> None:
+    parser, given = read({"train.py": script}, arguments)
+    assert parser is not None
+    assert given is not None
+    assert parser.is_closed or parser.lets_pass
+    found = [(p.kind, p.word.text if p.word else p.option.name if p.option else "") for p in given.problems]
+    assert (found if parser.is_closed else []) == problems
 
 
 def test_no_parser() -> None:
@@ -385,3 +463,51 @@ def test_a_script_of_the_library_itself_whose_package_is_loaded_by_name() -> Non
     assert parser is not None
     assert parser.kind == "trl"
     assert [flag for option in parser.options for flag in option.flags] == ["-h", "--help", "--steps", "--config"]
+
+
+TRL = """\
+from dataclasses import dataclass
+from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser
+
+
+@dataclass
+class Mine(GRPOConfig):
+    reward: str = "plain"
+
+
+parser = TrlParser((ScriptArguments, Mine, ModelConfig))
+script_args, training_args, model_args = parser.parse_args_and_config()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        ("--output_dir o --dataset_name d --model_name_or_path m --beta 0.1 --reward x --config c.yaml", []),
+        ("--output_dir o --num_generations 8 --max_prompt_length 512 --learning-rate 1e-4", []),
+        ("--output_dir o --num_generation_steps 8", [("unknown", "--num_generation_steps")]),
+    ],
+)
+def test_dataclasses_of_trl(arguments: str, problems: list[tuple[str, str]]) -> None:
+    parser, given = read({"train.py": TRL}, arguments)
+    assert parser is not None
+    assert given is not None
+    assert (parser.kind, parser.is_closed, parser.open_because) == ("trl", True, "")
+    assert [(p.kind, p.word.text if p.word else "") for p in given.problems] == problems
+
+
+@pytest.mark.parametrize("script", [TRL, HF])
+def test_words_that_no_option_takes_are_given_back(script: str) -> None:
+    """As far as all options are in view nothing is open but that others pass."""
+    for call in ("parse_args_and_config()", "parse_args_into_dataclasses()"):
+        script = script.replace(call, call.replace("()", "(return_remaining_strings=True)"))
+    parser, _ = read({**HF_FILES, "train.py": script}, "--output_dir o --dataset_name d --more 3")
+    assert parser is not None
+    assert parser.lets_pass
+
+
+def test_a_class_of_trl_that_takes_any_name_opens_the_parser() -> None:
+    script = TRL.replace("GRPOConfig", "PPOv2Config")
+    parser, _ = read({"train.py": script}, "--output_dir o")
+    assert parser is not None
+    assert parser.open_because == "not all fields of `trl.PPOv2Config` are known"

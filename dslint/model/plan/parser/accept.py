@@ -6,50 +6,70 @@ and go on, so that one mistake does not hide the next. A word that is not known 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 from dslint.core.fact import Fact, unknown
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.plan.parser.options import Option, Passed, Problem, ScriptParser
-from dslint.model.plan.parser.texts import Text, as_text, same_text, text_of_value
-from dslint.model.plan.parser.values import converts, given_value, is_choice
-from dslint.model.trainerargs import fields_ever
+from dslint.model.plan.parser.judge import Judge, judge_of
+from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
+from dslint.model.plan.parser.texts import Text, as_text
+from dslint.model.plan.parser.values import given_value
 
 
-class _RefusedError(Exception):
-    """argparse stops; with its message."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise _RefusedError(message)
-
-
-def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
-    """What the script gets from a command, and what its parser refuses.
+def read_words(parser: ScriptParser, command: LaunchCommand) -> tuple[ScriptParser, Passed]:
+    """The parser with the commands that the words name, and what the script gets from the words.
 
     The problems ``unknown``, ``choice`` and ``type`` hold for every completion of the command; the others only occur
     where all of its words are seen.
     """
-    if _only_helps(parser, command) or _is_file(parser, command):
-        return Passed()
-    hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
-    judge = _judge_of(parser)
+    judge = judge_of(parser)
     texts = [as_text(w) for w in command.script_args]
     namespace, extras = judge.parse(texts)
+    parser = _narrowed(parser, judge.chosen)
+    if _only_helps(parser, command) or _is_file(parser, command):
+        return parser, Passed()
+    hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
     problems = list(judge.problems)
     if namespace is None:
         # The parser stopped at the first mistake; names are still judged.
         problems += [p for p in (judge.stopped,) if p is not None and not hides]
         extras = [t for t in texts if _is_unknown_flag(t, judge)]
-        return Passed({}, tuple(_unknown(extras, True) + problems))
-    problems = _unknown(extras, hides) + problems
+        return parser, Passed({}, tuple(_unknown(extras, True) + problems))
+    unknown_words = _unknown(extras, hides)
+    # Behind an option that is not known stands its value, and no command.
+    values = {id(b.word) for a, b in pairwise(texts) if any(a.word is p.word for p in unknown_words)}
+    problems = unknown_words + [p for p in problems if p.option is not parser.command or id(p.word) not in values]
     if not hides and not any(e.startswith("\ue000") for e in extras):
         problems += [Problem("missing", option=o) for o in parser.options if o.required and o.dest not in judge.seen]
     is_whole = not hides and not any(e.startswith("\ue000") for e in extras)
-    return Passed(_values(parser, judge, hides), tuple(problems), frozenset(judge.seen), is_whole)
+    return parser, Passed(_values(parser, judge, hides), tuple(problems), frozenset(judge.seen), is_whole)
+
+
+def _narrowed(parser: ScriptParser, chosen: Sequence[str | None]) -> ScriptParser:
+    """The parser with the options of the commands that the words name; open where one is not known."""
+    if parser.command is None:
+        return parser
+    options, libraries, because, at = (
+        [*parser.options, parser.command],
+        [*parser.libraries],
+        parser.open_because,
+        parser,
+    )
+    for name in chosen:
+        if name is None:
+            because = because or "the command that it runs is not known"
+            break
+        at = dict(at.commands)[name]
+        options += [*at.options, *([at.command] if at.command is not None else [])]
+        libraries += at.libraries
+        because = because or at.open_because
+    return replace(
+        parser, options=tuple(options), libraries=tuple(libraries), is_closed=not because, open_because=because,
+        whole=parser,
+    )  # fmt: skip
 
 
 def _only_helps(parser: ScriptParser, command: LaunchCommand) -> bool:
@@ -89,142 +109,31 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_unknown_flag(text: Text, judge: _Judge) -> bool:
+def _is_unknown_flag(text: Text, judge: Judge) -> bool:
     name = text.partition("=")[0]
     if not text.startswith("--") or len(text) == 2 or " " in name:
         return False
     return not any(flag == name or flag.startswith(name) for flag in judge.flags)
 
 
-_BARE = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version", "boolean")
-
-
-class _Note(argparse.Action):
-    """Any action of the script: it only writes down what it gets."""
-
-    judge: _Judge
-    option: Option
-
-    def __call__(self, *words: Any) -> None:
-        self.judge.take(self.option, words[2])
-
-
-_judges: dict[int, tuple[ScriptParser, _Judge]] = {}
-_KEPT = 16  # parsers; most commands of a project start few scripts
-
-
-def _judge_of(parser: ScriptParser) -> _Judge:
-    """The judge of a parser, which costs milliseconds to make."""
-    kept = _judges.get(id(parser))
-    if kept is None or kept[0] is not parser:
-        if len(_judges) >= _KEPT:
-            _judges.clear()
-        kept = _judges[id(parser)] = (parser, _Judge(parser))
-    return kept[1]
-
-
-class _Judge:
-    """The same parser, made again."""
-
-    def __init__(self, parser: ScriptParser) -> None:
-        self.problems: list[Problem] = []
-        self.stopped: Problem | None = None
-        self.seen: dict[str, tuple[Option, list[Text]]] = {}
-        self.texts: Sequence[Text] = ()
-        self.made = _Parser(add_help=False, allow_abbrev=parser.abbreviates, conflict_handler="resolve")
-        self.flags = {flag for option in parser.options for flag in option.flags}
-        for option in parser.options:
-            self._add(option)
-        for name in _library_fields(parser):
-            flags = {
-                f"--{name}",
-                f"--{name.replace('_', '-')}",
-                f"--no_{name}",
-                f"--no-{name.replace('_', '-')}",
-            } - self.flags
-            self.flags |= flags
-            if flags:
-                self.made.add_argument(*sorted(flags), dest=f"{name} of the library", nargs="*")
-
-    def parse(self, texts: Sequence[Text]) -> tuple[argparse.Namespace | None, list[Text]]:
-        """The namespace, ``None`` when the parser stops; and the words that nobody takes."""
-        self.problems, self.stopped, self.seen, self.texts = [], None, {}, texts
-        try:
-            namespace, extras = self.made.parse_known_args(list(texts))
-        except _RefusedError as stop:
-            self.stopped = self._stop(str(stop), texts)
-            return None, []
-        return namespace, [same_text(e, texts) for e in extras]
-
-    def _add(self, option: Option) -> None:
-        nargs: Any = "*" if option.is_opaque else option.nargs
-        if option.action in _BARE:
-            nargs = 0
-        if not option.flags:
-            nargs = "?" if nargs is None else "*" if nargs == "+" else nargs
-            self._note(option, self.made.add_argument(option.dest, action=_Note, nargs=nargs))
-            return
-        flags = list(option.flags)
-        if option.action == "boolean":
-            flags += [f"--no-{flag[2:]}" for flag in flags if flag.startswith("--")]
-            self.flags |= set(flags)
-        try:
-            added = self.made.add_argument(*flags, dest=option.dest, action=_Note, nargs=nargs)
-        except (ValueError, TypeError):  # the script itself would stop here
-            added = self.made.add_argument(*flags, dest=option.dest, action=_Note, nargs="*")
-        self._note(option, added)
-
-    def _note(self, option: Option, added: argparse.Action) -> None:
-        assert isinstance(added, _Note)
-        added.judge, added.option = self, option
-
-    def take(self, option: Option, given: Any) -> None:
-        """Write down what an option gets."""
-        values = given if isinstance(given, list) else [] if given is None else [given]
-        if values or option.flags:
-            self._take(option, [text_of_value(value, self.texts) for value in values])
-
-    def _take(self, option: Option, values: list[Text]) -> None:
-        self.seen[option.dest] = (option, values)
-        for value in values:
-            if value.word.text is None:
-                continue
-            if not converts(option, value):
-                self.problems.append(Problem("type", value.word, option))
-            elif option.choices is not None and not is_choice(option, value):
-                self.problems.append(Problem("choice", value.word, option))
-
-    def _stop(self, message: str, texts: Sequence[Text]) -> Problem | None:
-        """``argument --lr: expected one argument`` as a problem."""
-        head, _, what = message.partition(": ")
-        name = head.removeprefix("argument ").partition("/")[0]
-        word = next((t.word for t in texts if name and t.partition("=")[0] == name), None)
-        option = next((o for o, _ in self.seen.values() if name in o.flags), None)
-        for kind, text in (("no-value", "expected"), ("explicit", "ignored explicit"), ("ambiguous", "could match")):
-            if text in (what or message):
-                if kind == "ambiguous":
-                    typed = message.removeprefix("ambiguous option: ").split(" ")[0]
-                    word = next((t.word for t in texts if t.partition("=")[0] == typed.partition("=")[0]), None)
-                return Problem(kind, word, option) if word is not None else None
-        return None
-
-
-def _library_fields(parser: ScriptParser) -> Iterable[str]:
-    return dict.fromkeys(name for owner in parser.libraries for name in fields_ever(owner))
-
-
-def _values(parser: ScriptParser, judge: _Judge, hides: bool) -> dict[str, Fact[Any]]:
+def _values(parser: ScriptParser, judge: Judge, hides: bool) -> dict[str, Fact[Any]]:
     """A value for each destination: what the command says, else the default where it is known and nothing is hidden."""
     values: dict[str, Fact[Any]] = {}
     for option in parser.options:
         if option.action in ("help", "version"):
             continue
-        if option.dest in judge.seen:
+        if option.dest in judge.seen or is_unnamed(option.dest):
             continue
         if hides:
             values[option.dest] = unknown("the command may set it", option.location)
         elif option.default.is_known or option.dest not in values:
             values[option.dest] = option.default
     for dest, (option, texts) in judge.seen.items():
-        values[dest] = given_value(option, texts, judge.texts)
+        if not is_unnamed(dest):
+            values[dest] = given_value(option, texts, judge.texts)
     return values
+
+
+def is_unnamed(dest: str) -> bool:
+    """``{train,eval}``: the operand of a command that the script keeps nowhere."""
+    return dest.startswith("{")

@@ -6,37 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.core.fact import Fact, absent
+from dslint.core.fact import Fact
 from dslint.core.source import Location
 from dslint.model.launch.command import Word
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option or operand that a parser declares.
-
-    ``flags`` are all its spellings; an operand has none. ``type`` is the name of the converter (``int``), empty when
-    nobody names one or it is no builtin. ``choices`` are ``None`` where anything goes or nobody knows. ``nargs`` as
-    argparse takes it. ``required``: argparse refuses a command without it. ``is_opaque``: how many words it takes is
-    not known.
-    """
-
-    dest: str
-    flags: tuple[str, ...]
-    location: Location
-    default: Fact[object] = field(default_factory=absent)
-    type: str = ""
-    choices: tuple[object, ...] | None = None
-    nargs: str | int | None = None
-    action: str = "store"
-    required: bool = False
-    is_opaque: bool = False
-
-    @property
-    def name(self) -> str:
-        """The long spelling, or what the operand is called."""
-        return next((flag for flag in self.flags if flag.startswith("--")), self.flags[0] if self.flags else self.dest)
-
+from dslint.python.plainoptions import Option
 
 # Why a parser with ``parse_known_args`` is open.
 LETS_PASS = "it lets unknown arguments pass"
@@ -53,6 +26,9 @@ class ScriptParser:
     more may exist. ``location`` is where it parses. ``libraries`` are the (library, class) pairs whose fields are
     options as well: which ones depends on the release. ``reads_file``: beside the command line the script reads a file
     of arguments (``parse_yaml_file``).
+    ``commands`` are the parsers of ``add_subparsers`` by their names, of which the operand ``command`` takes one. For a
+    command line the ``options`` are those of the parser and of the commands that it names; ``whole`` is the parser
+    before. ``is_joined``: several parsers read the command line, and ``options`` are those of all.
     """
 
     kind: str
@@ -63,6 +39,10 @@ class ScriptParser:
     abbreviates: bool = True
     libraries: tuple[tuple[str, str], ...] = ()
     reads_file: bool = False
+    commands: tuple[tuple[str, ScriptParser], ...] = ()
+    command: Option | None = None
+    whole: ScriptParser | None = None
+    is_joined: bool = False
 
     @property
     def lets_pass(self) -> bool:
@@ -99,3 +79,6 @@ class Passed:
     problems: tuple[Problem, ...] = ()
     seen: frozenset[str] = frozenset()
     is_whole: bool = False
+
+
+__all__ = ["LETS_PASS", "Option", "Passed", "Problem", "ScriptParser"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import posixpath
 from dataclasses import replace
 
-from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
-from dslint.model.plan.parser.options import LETS_PASS, Option, ScriptParser
+from dslint.model.plan.mainpath import certain_events
+from dslint.model.plan.parser.options import Option, ScriptParser
+from dslint.model.plan.parser.several import because as because_of
+from dslint.model.plan.parser.several import joined
 from dslint.model.plan.scriptrun import command_lines
+from dslint.model.trainerargs import has_all_fields
 from dslint.model.workspace import Workspace
-from dslint.python import plainoptions
 from dslint.python.commandlines import CommandLine
 from dslint.python.events import Event
 
@@ -26,7 +28,7 @@ def script_parser(path: str, workspace: Workspace) -> ScriptParser | None:
 
 
 def _read(path: str, workspace: Workspace) -> ScriptParser | None:
-    found, missed = command_lines(path, workspace)
+    found, missed, run = command_lines(path, workspace)
     own = [(event, line) for event, line in found if line.parser is not None]
     kinds = [line.kind for _, line in found if line.parser is None and line.kind and not line.own_words]
     strange = any(line.parser is None and not line.kind and not line.own_words for _, line in found)
@@ -35,8 +37,12 @@ def _read(path: str, workspace: Workspace) -> ScriptParser | None:
     if not parsing:
         reason = f"{kinds[0]} makes the options from functions and files" if kinds else ""
         return ScriptParser(kinds[0], open_because=reason) if kinds else None
-    parser = _parser(*_merged(parsing), reads_file=any(_reads_file(event, line) for event, line in own))
-    because = _because(parsing)
+    event = parsing[0][0]
+    line = joined(parsing, set(certain_events(run)) if run is not None and len(parsing) > 1 else ())
+    parser = _parser(event.module.location(event.node), line, reads_file=any(_reads_file(*pair) for pair in own))
+    if len({line.parser for _, line in parsing}) > 1:
+        parser = replace(parser, is_joined=True)
+    because = because_of(parsing, line)
     if not because and parser.libraries and _has_own_copy(path, workspace):
         because = "the project carries its own copy of transformers"
     if not because and strange:
@@ -57,51 +63,26 @@ def _reads_file(event: Event, line: CommandLine) -> bool:
     return not line.parses and event.api.rpartition(".")[2] != "parse_dict"
 
 
-def _merged(parsing: list[tuple[Event, CommandLine]]) -> tuple[Event, CommandLine]:
-    """The options of one parser where it parses several times: what only some have is not required."""
-    event, first = parsing[0]
-    lines = [line for _, line in parsing if line.parser is first.parser]
-    options: dict[tuple[str, ...], plainoptions.Option] = {}
-    for line in lines:
-        for option in line.options:
-            options[option.flags or (option.dest,)] = option
-    sure = set.intersection(*({o.flags or (o.dest,) for o in line.options} for line in lines))
-    kept = tuple(option if key in sure else replace(option, required=False) for key, option in options.items())
-    return event, replace(
-        first,
-        options=kept,
-        open_because=next((line.open_because for line in lines if line.open_because), ""),
-        passes=any(line.passes for line in lines),
-        own_words=any(line.own_words for line in lines),
-    )
-
-
-def _because(parsing: list[tuple[Event, CommandLine]]) -> str:
-    """Why the command line may hold more, as several calls parse it, or none of them all of it."""
-    forms = {tuple((o.flags, o.dest, o.node) for o in line.options) for _, line in parsing}
-    if len({line.parser for _, line in parsing}) > 1 and len(forms) > 1:
-        return "several parsers read the command line"
-    lines = [line for _, line in parsing]
-    because = next((line.open_because for line in lines if line.open_because), "")
-    if because:
-        return because
-    if any(line.own_words for line in lines):
-        return "it parses words that the script chooses"
-    return LETS_PASS if any(line.passes for line in lines) else ""
-
-
-def _parser(event: Event, line: CommandLine, *, reads_file: bool) -> ScriptParser:
-    place = event.module.location(event.node)
-    options = [_option(option) for option in line.options]
+def _parser(place: Location, line: CommandLine, *, reads_file: bool) -> ScriptParser:
+    options = list(line.options)
     if line.helps:
         options.insert(0, Option("help", ("-h", "--help"), place, action="help"))
     if line.reads_config:  # the file may give what is required
         options = [replace(option, required=False) for option in options]
         options.append(Option("config", ("--config",), place))
     pairs, because = _classes(line)
+    commands = tuple((name, _of_command(inner, place)) for name, inner in line.commands.items())
     return ScriptParser(
-        line.kind, False, tuple(options), because, place, line.abbreviates, tuple(pairs), reads_file,
+        line.kind, False, tuple(options), because, place, line.abbreviates, tuple(pairs), reads_file, commands,
+        line.command,
     )  # fmt: skip
+
+
+def _of_command(line: CommandLine, place: Location) -> ScriptParser:
+    """The parser of a command; ``place`` is where the one above it parses."""
+    found = _parser(place, line, reads_file=False)
+    because = line.open_because or found.open_because
+    return replace(found, is_closed=not because, open_because=because)
 
 
 def _classes(line: CommandLine) -> tuple[list[tuple[str, str]], str]:
@@ -111,29 +92,10 @@ def _classes(line: CommandLine) -> tuple[list[tuple[str, str]], str]:
     for path in line.classes:
         library, _, _ = path.partition(".")
         name = path.rpartition(".")[2]
-        if library == "trl":
-            because = because or f"not all fields of `{path}` are known"
-        elif library != "transformers" or name not in _KNOWN_CLASSES:
+        if library == "trl" or (library == "transformers" and name in _KNOWN_CLASSES):
+            pairs.append((library, name))
+            if not has_all_fields((library, name)):
+                because = because or f"not all fields of `{path}` are known"
+        else:
             because = because or f"the fields of `{path}` are not in view"
-            continue
-        pairs.append((library, name))
     return pairs, because
-
-
-def _option(option: plainoptions.Option) -> Option:
-    place = option.module.location(option.node)
-    return Option(
-        option.dest, option.flags, place, _default(option, place), option.type, option.choices, option.nargs,
-        option.action, option.required and option.is_certain, option.is_opaque,
-    )  # fmt: skip
-
-
-def _default(option: plainoptions.Option, place: Location) -> Fact[object]:
-    if option.default_state == "absent":
-        return absent()
-    node = option.default_node
-    is_own = node is None or node is option.node
-    where = place if is_own or node is None else option.module.location(node, "the default of the script")
-    if option.default_state == "unknown":
-        return unknown("the script computes it", where)
-    return known(option.default, where)
