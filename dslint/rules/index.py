@@ -1703,7 +1703,7 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="a layer of a DDP model gets no gradient: the second step raises",
         module="dslint.rules.script.dsl234_ddp_unused_parameter",
-        markers=("DistributedDataParallel|DDP|init_process_group|\\.backward\\(",),
+        markers=("DistributedDataParallel|DDP|init_process_group|\\.backward\\(|lightning",),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
@@ -4496,7 +4496,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="a pooler or tower of a pretrained model gets no gradient under DDP: the second step raises",
         module="dslint.rules.script.dsl642_pretrained_part_idle",
         markers=(
-            "DistributedDataParallel|DDP|Accelerator|ddp_find_unused",
+            "DistributedDataParallel|DDP|Accelerator|ddp_find_unused|lightning",
             "transformers|from_pretrained|timm|torchvision",
         ),
         fix="none",
