@@ -4476,6 +4476,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL637",
+        name="mean-before-gather",
+        kind="script",
+        severity="warning",
+        summary="`gather_for_metrics` gets the mean of each process, and can cut no sample that fills the last batch",
+        module="dslint.rules.script.dsl637_mean_before_gather",
+        markers=(
+            "gather_for_metrics",
+            "mean\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL641",
         name="fsdp-single-unit",
         kind="script",
