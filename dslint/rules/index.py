@@ -4492,6 +4492,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL638",
+        name="gradients-reduced-in-every-turn",
+        kind="script",
+        severity="warning",
+        summary="gradients are accumulated by hand, and DDP reduces them in every micro batch: no `no_sync`",
+        module="dslint.rules.script.dsl638_gradients_reduced_in_every_turn",
+        markers=(
+            "DistributedDataParallel|DDP|Accelerator",
+            "backward\\(",
+            "%",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL641",
         name="fsdp-single-unit",
         kind="script",
