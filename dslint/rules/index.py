@@ -4509,6 +4509,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL640",
+        name="sampler-shuffled-by-lightning",
+        kind="script",
+        severity="warning",
+        summary="Lightning shuffles what a sampler of the project gives in its own order: the order is lost",
+        module="dslint.rules.script.dsl640_sampler_shuffled_by_lightning",
+        markers=(
+            "lightning",
+            "[sS]ampler",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL641",
         name="fsdp-single-unit",
         kind="script",
