@@ -25,7 +25,7 @@ from dslint.python.values import (
     Value,
     const,
 )
-from dslint.python.varies import DATA, MISSING, RANDOM, RANKED, WORLD
+from dslint.python.varies import CHOSEN, DATA, MISSING, RANDOM, RANKED, WORLD
 
 # The releases of Python between which a script may run.
 _PYTHONS = ((3, 8), (3, 99))
@@ -96,7 +96,7 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
         if any(isinstance(atom, Const) and atom.value is None for atom in left.atoms):
             # Where `None` stands beside each rank's own data, the data decide which of them it is.
             data = m.varies(left) & (DATA | RANDOM)
-            bits |= data | MISSING if data else 0
+            bits |= data | (CHOSEN if _is_chosen(left) else MISSING) if data else 0
         return Value(found.atoms, bits, 0, frozenset(), number, m.origin(left))
     if op in (ast.In, ast.NotIn):
         bits = found.varies | m.shape(right)
@@ -104,6 +104,12 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
             bits = left.varies | right.varies  # keys are mostly the same everywhere, whatever they hold
         return Value(found.atoms, bits, 0, frozenset(), None, found.origin)
     return found
+
+
+def _is_chosen(value: Value) -> bool:
+    """Return whether each rank's own data decide which it is, `None` or an object made."""
+    known = (isinstance(a, Const) or (isinstance(a, Instance) and bool(a.cls)) for a in value.atoms)
+    return bool(value.varies & (DATA | RANDOM)) and all(known)
 
 
 def _may_be_array(m: Machine, value: Value) -> bool:

@@ -144,7 +144,8 @@ def _collected(
             writing.store_item(m, made, key or const(None), value, node, one(Written(node.key, node.value)))
         if exact is None and element.atoms:
             m.store.set((atom, REST), element)
-            m.store.set((atom, "#length"), containers.length_of(m, node, counted))
+            is_filtered = any(part.ifs for part in node.generators)
+            m.store.set((atom, "#length"), containers.length_of(m, node, counted, is_filtered=is_filtered))
         return made
     if isinstance(node, ast.GeneratorExp):
         return (

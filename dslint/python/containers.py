@@ -32,7 +32,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import RANKED
+from dslint.python.varies import OWN, RANKED
 
 _MAX_ITEMS = 24
 LISTS = ("builtins.list", "collections.deque")
@@ -72,9 +72,12 @@ def is_registry(m: Machine) -> bool:
     return m.program.focus is not None and m.frame.function is None and m.frame.module.absolute != m.program.main
 
 
-def length_of(m: Machine, node: ast.AST, varies: int) -> Value:
-    """Return an unknown number of items; where it differs by rank, `node` has given each rank its share."""
-    origin = (m.frame.module, node) if varies & RANKED else None
+def length_of(m: Machine, node: ast.AST, varies: int, *, is_filtered: bool = False) -> Value:
+    """Return an unknown number of items; where it differs by rank, `node` has given each rank its share.
+
+    Where it is filtered, a test in `node` decides about each item.
+    """
+    origin = (m.frame.module, node) if varies & RANKED or (is_filtered and varies & OWN) else None
     return Value(frozenset((Unknown(OPAQUE, "length", "builtins.int"),)), varies, 0, frozenset(), None, origin)
 
 

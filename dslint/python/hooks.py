@@ -180,6 +180,8 @@ _STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_st
 # A function that the constructor got, and every evaluation calls.
 _METRICS = "compute_metrics"
 _EVALUATES = frozenset({"trainer-train", "trainer-evaluate", "trainer-predict"})
+# What a trainer is given whose methods it calls; a data module may stand in the place of loaders.
+_TRAINED = ("model", "datamodule", "train_dataloaders", "dataloaders")
 # What runs while a trainer predicts.
 _PREDICTS = re.compile(r"predict|write_on|^setup$|^teardown$|^prepare_data$")
 
@@ -196,11 +198,8 @@ def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundA
     if not row.tags & {"trainer-train", "trainer-predict"} or not isinstance(receiver, Instance):
         return
     found: list[Instance] = []
-    for value in (
-        m.store.get((receiver, ("argument", "callbacks"))),
-        bound.given.get("model"),
-        bound.given.get("datamodule"),
-    ):
+    given = (bound.given.get(name) for name in _TRAINED)
+    for value in (m.store.get((receiver, ("argument", "callbacks"))), *given):
         if value is None:
             continue
         parts = containers.exact_items(m, value) or [value]

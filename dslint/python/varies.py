@@ -26,6 +26,8 @@ NAMED_RANK = 16384  # the number of the process, by the name of a parameter
 ORDER = 32768
 # Whether a file is there that no other rank asks for: its name has the rank in it.
 OWN_FILE = 65536
+# Each rank's own data certainly decide whether something is there: `MISSING` without the doubt.
+CHOSEN = 131072
 
 RANKED = NODE | LOCAL | RANK
 OWN = DATA | CLOCK | RANDOM | HOST | OWN_FILE

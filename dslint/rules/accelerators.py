@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dslint.python.events import Event, events
+from dslint.python.events import Event, Loop, events
 from dslint.python.queries.order import following
 from dslint.python.values import Instance, Value
 from dslint.rules.plateaus import instances, wrapped_by
@@ -95,3 +96,19 @@ def models_in(given: list[Prepared]) -> list[Value]:
         if part.cls == MODEL and not any(set(part.was.atoms) & set(other.atoms) for other in found):
             found.append(part.was)
     return found
+
+
+def fills_up(run: RunQuery, loop: Loop) -> bool:
+    """Return whether a loop goes over a loader whose last batch accelerate fills up: prepared, with its last batch."""
+    atoms = loop.subject.atoms if loop.subject is not None else ()
+    classes = {atom.cls if isinstance(atom, Instance) else "" for atom in atoms}
+    made = [node for node in loop.items if isinstance(node, ast.Call)]
+    words = {ast.unparse(k) for node in made for k in node.keywords}
+    is_even = all(_is_even(found.event) for found in run.happenings("starts-group"))
+    return classes == {LOADER} and bool(made) and is_even and not any("drop_last" in w or "**" in w for w in words)
+
+
+def _is_even(event: Event) -> bool:
+    """Return whether an Accelerator fills the last batch up, as it does by default."""
+    given = [event.arguments.get(name) for name in ("dataloader_config", "even_batches")]
+    return not event.open and all(value is None or value.constants in ((None,), (True,)) for value in given)

@@ -11,6 +11,7 @@ from dslint.python.values import Instance
 from dslint.rules.accelerators import maker_of
 from dslint.rules.ddps import dynamic_wrapper, plain_wrapper
 from dslint.rules.intent import intends_several
+from dslint.rules.lightnings import waits_for_all_gradients
 from dslint.rules.plateaus import instances
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def waits_for_all(run: RunQuery, wrap: Event) -> bool:
         if maker is None or set(PLUGINS) & set(maker.arguments):
             return False
         return "kwargs_handlers" not in maker.arguments or _are_plain(run, maker)
+    if "trainer-train" in wrap.tags:
+        return waits_for_all_gradients(run, wrap)
     if "trainer" not in wrap.tags:
         return plain_wrapper(run, wrap) is not None
     made = [run.makers.get(atom) for atom in instances(wrap.arguments.get("args"))]

@@ -1,11 +1,18 @@
-"""Arms for callers that leave an argument out: ``results = self.gather() if results is None else results``."""
+"""Arms for callers that leave an argument out: ``results = self.gather() if results is None else results``.
+
+And arms to which no command line leads, since the option that they ask for has a default: ``if args.steps is None``.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dslint.python.source import Module
+
+if TYPE_CHECKING:
+    from dslint.rules.runs import RunQuery
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -26,6 +33,49 @@ def left_out(module: Module, node: ast.AST) -> str:
         if all(_hands_over(call, name, places[name]) for call in calls):
             return name
     return ""
+
+
+def dead_by_default(run: RunQuery) -> frozenset[int]:
+    """Return the nodes (their ids) that run only where an option is `None` or empty whose default is not."""
+    defaults: dict[str, list[object]] = {}
+    for number, value in run.machine.defaults.items():
+        if isinstance(number, tuple) and number[0] == "option":
+            defaults.setdefault(str(number[2]), []).extend(value.constants or (None,))
+    given = {name for name, found in defaults.items() if all(found)}
+    tests = [
+        node
+        for module in run.machine.program.modules()
+        for node in (ast.walk(module.tree) if given else ())
+        if isinstance(node, ast.If)
+    ]
+    dead = _inside(node for node in tests if _lacks(node.test) in given)
+    flags = _flags(run, dead) if dead else set()
+    return dead | _inside(node for node in tests if isinstance(node.test, ast.Name) and node.test.id in flags)
+
+
+def _inside(tests: Iterator[ast.If]) -> frozenset[int]:
+    return frozenset(id(inner) for node in tests for part in node.body for inner in ast.walk(part))
+
+
+def _flags(run: RunQuery, dead: frozenset[int]) -> set[str]:
+    """Return the names that only dead code sets: `is_overridden = True` there, and `False` elsewhere."""
+    alive: dict[str, list[bool]] = {}
+    for module in run.machine.program.modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                is_off = isinstance(node.value, ast.Constant) and not node.value.value
+                alive.setdefault(node.targets[0].id, []).append(is_off or id(node) in dead)
+    return {name for name, off in alive.items() if all(off)}
+
+
+def _lacks(test: ast.expr) -> str:
+    """Return the field of which a test asks whether it is not there: `args.steps is None`, `not args.steps`."""
+    asked: ast.expr | None = None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        asked = test.operand
+    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and _is_none(test.comparators[0]):
+        asked = test.left
+    return asked.attr if isinstance(asked, ast.Attribute) else ""
 
 
 def _optional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dslint.python.events import Alt, Call, Event, Loop, Seq, walk
 from dslint.python.namedlayers import NAMED, is_optional, runs_model, speaks_of_experts
 from dslint.python.queries.asked import in_words
 from dslint.python.queries.skipped import Skipped, differs, skipped_in, skipped_parts
-from dslint.python.varies import DATA, MISSING
+from dslint.python.varies import CHOSEN, DATA, MISSING
 from dslint.rules.runs import Happening, RunQuery
 
 # Generation, and choices that are the same on every rank.
@@ -54,7 +54,7 @@ class LeftParts:
         """Yield what runs for batches with images only, in models that are trained or that nobody makes."""
         for _, tree in self.run.trees():
             for _, found in skipped_parts(tree):
-                if found.test.varies & MISSING and (found.frozen is not None or not self._is_made_up(found)):
+                if found.test.varies & (MISSING | CHOSEN) and (found.frozen is not None or not self._is_made_up(found)):
                     yield self._left_out(found, "images")
         for tree in self._open():
             for found in skipped_in(tree, _asks_images):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dslint.model.versions.resolve import covers
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
 from dslint.rules.runs import RunQuery
@@ -31,6 +32,42 @@ def has_several(event: Event) -> bool:
 def is_single(event: Event) -> bool:
     """Return whether a trainer is certainly made for one device."""
     return any(_numbers(event.arguments.get(name)) == {1} for name in ("devices", "gpus"))
+
+
+# Lightning 1.x lets DDP look for unused parameters by itself; these words belong to it.
+_OLD = re.compile(
+    r"\bgpus\s*=|_epoch_end\(self, (?:\w+_)?out|replace_sampler_ddp|progress_bar_refresh_rate"
+    r"|distributed_backend|DDPPlugin|resume_from_checkpoint\s*=|from_argparse_args|accelerator=[\"']ddp|weights_summary|tpu_cores|auto_select_gpus"
+)
+_DDP = re.compile(r"(?:ddp|ddp_(?:spawn|fork|notebook))")
+_SEARCHES = ("find_unused_parameters", "static_graph")
+
+
+def waits_for_all_gradients(run: RunQuery, fit: Event) -> bool:
+    """Return whether a call trains in a DDP of Lightning that waits for a gradient of every parameter."""
+    atom = fit.receiver.single if fit.receiver is not None and "trainer-train" in fit.tags and not fit.may else None
+    made = run.makers.get(atom) if isinstance(atom, Instance) else None
+    if made is None or made.api.partition(".")[0] not in _LIGHTNING or made.open or not has_several(made):
+        return False
+    if "plugins" in made.arguments or _is_old(run):
+        return False
+    strategy = made.arguments.get("strategy")
+    if strategy is None or strategy.constants in (("auto",), (None,)):
+        return True
+    if strategy.constants is not None:
+        return all(isinstance(word, str) and _DDP.fullmatch(word) for word in strategy.constants)
+    told = run.makers.get(strategy.single) if isinstance(strategy.single, Instance) else None
+    if told is None or told.open or not told.api.endswith(".DDPStrategy"):
+        return False
+    return all(told.arguments[n].constants in ((False,), (None,)) for n in _SEARCHES if n in told.arguments)
+
+
+def _is_old(run: RunQuery) -> bool:
+    """Return whether a run may use Lightning 1.x, as far as its files say."""
+    stated = [run.context.libraries.get(name) for name in ("lightning", "pytorch-lightning")]
+    if any(found is not None and covers(found, ">=2.0", "lightning") == "no" for found in stated):
+        return True
+    return any(module.search(_OLD) for module in run.machine.program.modules())
 
 
 def adds_sampler(run: RunQuery) -> bool | None:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import TYPE_CHECKING
+
+from dslint.python.queries.derived import Derived
+from dslint.rules.defaulted import dead_by_default
+
+if TYPE_CHECKING:
+    from dslint.rules.runs import RunQuery
 
 # Code that knows how many processes there are, or that divides and multiplies by them.
 _KNOWS_WORLD = re.compile(
@@ -14,6 +21,12 @@ _KNOWS_WORLD = re.compile(
 # What takes part in a schedule and is none of its numbers.
 OTHERS = r"optim|^opt$|model|accelerator$|^torch$|^math$|^np$|^lr$|learning_rate"
 OPTIMIZERS = re.compile(r"optimizer|^last_epoch$|^name$|lr$|^self$")
+
+
+def number_code(run: RunQuery, *, by_field: bool = False) -> Derived:
+    """Return the way to the code behind the numbers of schedules: with the defaults of options, in this run."""
+    trees = (tree for _, tree in run.trees())
+    return Derived(run.machine.program.modules(), trees, OTHERS, dead_by_default(run), by_field=by_field)
 
 
 def knows_world(node: ast.AST) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.python.events import Event, Loop
 from dslint.python.queries.derived import Derived
 from dslint.python.values import ClassAtom, Instance
-from dslint.python.varies import MISSING
+from dslint.python.varies import CHOSEN, MISSING
 from dslint.rules import evened, parted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     """Return whether ranks run a loop a different number of times because each takes its share of the work."""
     if not (parting.is_loop or parting.is_share) or not parted.is_share_of_work(parting):
         return False
-    if parting.varies & MISSING:
+    if parting.varies & (MISSING | CHOSEN):
         return False  # what the batch of a rank lacks is no share of the work
     asked = parted.test_node(parting)
     if isinstance(parting.test.node, ast.While) and _is_read(run, parting.test.module, asked):

@@ -37,6 +37,15 @@ def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
             yield happening, adds_sampler
 
 
+def in_training(run: RunQuery, happening: Happening) -> bool:
+    """Return whether a Trainer of Lightning gets a loader to train on: by its method, or as the first one passed."""
+    if any(_name(call.function) == "train_dataloader" for call in happening.calls):
+        return True
+    made = instances(happening.event.result)
+    fits = (found.event for found in run.occurrences("trainer-train"))
+    return any(atom in instances(fit.arguments.get("train_dataloaders")) for fit in fits for atom in made)
+
+
 def _looped(run: RunQuery) -> set[int]:
     """Return the calls that made the loaders over which a loop trains, where the model is wrapped before."""
     wrapped = {id(happening.entry) for happening in run.occurrences(*_WRAPS)}

@@ -163,6 +163,14 @@ def main(rank):
     if len(overlap.seen) > 0:
         overlap.compute()
 """,
+    "a metric of the library that only rank 0 computes": """
+from torchmetrics.classification import MulticlassAccuracy
+def main(logits, labels):
+    accuracy = MulticlassAccuracy(num_classes=10)
+    accuracy.update(logits, labels)
+    if dist.get_rank() == 0:
+        print(accuracy.compute())
+""",
     "the counter of a bar that only rank 0 shows": """
 from tqdm import tqdm
 def main(loader):
@@ -181,6 +189,14 @@ def main(args):
 """,
 }
 TOGETHER = {
+    "a metric that is not put together is computed on rank 0": """
+from torchmetrics.classification import MulticlassAccuracy
+def main(logits, labels):
+    accuracy = MulticlassAccuracy(num_classes=10, sync_on_compute=False)
+    accuracy.update(logits, labels)
+    if dist.get_rank() == 0:
+        print(accuracy.compute())
+""",
     "rank 0 alone asks until it has a word, and the others wait": """
 def main():
     while True:

@@ -22,8 +22,21 @@ Piece = tuple[Module, ast.expr | ast.stmt]
 class Derived:
     """The code behind expressions, in the modules and calls of one run."""
 
-    def __init__(self, modules: Iterable[Module], trees: Iterable[object], skipped: str = "") -> None:
-        """Look in these modules and trees; names that match `skipped` lead nowhere."""
+    def __init__(
+        self,
+        modules: Iterable[Module],
+        trees: Iterable[object],
+        skipped: str = "",
+        dead: frozenset[int] = frozenset(),
+        *,
+        by_field: bool = False,
+    ) -> None:
+        """Look in these modules and trees; names that match `skipped` lead nowhere, `dead` nodes (ids) never run.
+
+        `by_field`: what one field of an object gets says nothing of its others.
+        """
+        self._dead = dead
+        self._by_field = by_field
         self._modules = list(modules)
         self._trees = list(trees)
         self._skipped = re.compile(skipped) if skipped else None
@@ -34,7 +47,7 @@ class Derived:
         found: dict[Piece, None] = {}
         while pending:
             piece = pending.pop()
-            if piece in found:
+            if piece in found or id(piece[1]) in self._dead:
                 continue
             found[piece] = None
             if len(found) > _MAX_PIECES:
@@ -56,7 +69,7 @@ class Derived:
     def of_name(self, module: Module, node: ast.Name) -> Iterator[Piece]:
         """Yield what a name is bound to: by assignments, by calls of the function around it, or in another module."""
         for scope in self.scopes(module, node):
-            given = list(_assigned(scope, node.id))
+            given = list(_assigned(scope, node.id, by_field=self._by_field))
             arguments = scope.args if isinstance(scope, _FUNCTIONS) else None
             names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)] if arguments else []
             kwonly = [a.arg for a in arguments.kwonlyargs] if arguments else []
@@ -156,13 +169,14 @@ def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
                 yield inner.id, node.value
 
 
-def _assigned(scope: ast.AST, name: str) -> Iterator[ast.expr | ast.stmt]:
+def _assigned(scope: ast.AST, name: str, *, by_field: bool = False) -> Iterator[ast.expr | ast.stmt]:
     """Yield what a scope binds to a name: values and functions."""
     for node in ast.walk(scope):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name and node is not scope:
             yield node
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets = [target for target in targets if not (by_field and isinstance(target, ast.Attribute))]
             if any(isinstance(n, ast.Name) and n.id == name for target in targets for n in ast.walk(target)):
                 yield node.value
         elif isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):

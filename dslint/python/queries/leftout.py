@@ -29,6 +29,9 @@ _LOOPS = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*parameters\(\)[^\n]*(?:\n[^\n]*)?
 _BARE = frozenset({"affine", "elementwise_affine"})
 
 
+_PLAIN = frozenset({"torch.nn.Module", "builtins.object", "lightning.LightningModule"})
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A field of a module that holds parameters: `self.x = nn.Linear(...)` in the constructor of `owner`."""
@@ -54,7 +57,9 @@ class LeftOut:
 class LeftOuts:
     """The layers that the forward passes of one wrapper leave out."""
 
-    def __init__(self, m: Machine, tree: Seq, wrapper: Event, made: Instance) -> None:
+    def __init__(self, m: Machine, tree: Seq, wrapper: Event, made: Instance | None) -> None:
+        """Look at the forward passes of the wrapper `made`; without one, `wrapper` runs the steps of its model."""
+        self._wrapper = wrapper
         self._m = m
         self._tree = tree
         self._modules = wrapper.modules
@@ -75,7 +80,9 @@ class LeftOuts:
                 yield found
 
     def _forwards(self) -> Iterator[Event]:
-        for event in events(self._tree):
+        if self._made is None:
+            yield self._wrapper
+        for event in events(self._tree) if self._made is not None else ():
             if "ddp-forward" in event.tags and event.receiver is not None and self._made in event.receiver.atoms:
                 yield event
 
@@ -83,7 +90,7 @@ class LeftOuts:
     def _calls(self) -> dict[int, list[Call]]:
         found: dict[int, list[Call]] = {}
         for node in walk(self._tree):
-            if isinstance(node, Call):
+            if isinstance(node, Call) and (node.node is not self._wrapper.node or _is_step(node)):
                 found.setdefault(id(node.node), []).append(node)
         return found
 
@@ -97,7 +104,7 @@ class LeftOuts:
     def _is_simple(self, owner: ClassAtom) -> bool:
         """Return whether a class reaches its layers by their names."""
         bases = [base for base in attributes.lineage(self._m, owner) if isinstance(base, str)]
-        if any(base not in ("torch.nn.Module", "builtins.object") for base in bases):
+        if any(base not in _PLAIN for base in bases):
             return False
         is_swept = any(name in owner.module.attributes for name in _SWEEPING)
         return not is_swept and not owner.module.search(_BY_TEXT)
@@ -176,6 +183,11 @@ class LeftOuts:
                 covered |= sides[0] | sides[1]
                 tests.append(test)
         return LeftOut(layer, call, tests[0], often=True) if all(id(run) in covered for run in runs) else None
+
+
+def _is_step(call: Call) -> bool:
+    """Return whether a call that trains runs this method for each batch, with gradients."""
+    return isinstance(call.function, Function) and getattr(call.function.node, "name", "") == "training_step"
 
 
 def is_excused(m: Machine) -> bool:

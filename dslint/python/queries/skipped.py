@@ -29,7 +29,7 @@ from dslint.python.models import has_parameters
 from dslint.python.namedlayers import NAMED
 from dslint.python.queries.asked import in_words
 from dslint.python.values import ClassAtom, Instance
-from dslint.python.varies import DATA, DIVERGENT, MISSING
+from dslint.python.varies import CHOSEN, DATA, DIVERGENT, MISSING
 
 _WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
 _RUNS = frozenset({"forward", NAMED})
@@ -71,7 +71,7 @@ def skipped_in(body: Seq, decides: Callable[[Alt], bool]) -> Iterator[Skipped]:
 
 def differs(alt: Alt) -> bool:
     """Return whether each rank's own data decides, and not who calls."""
-    is_of_caller = alt.varies & MISSING and _OF_CALLER.search(in_words(alt))
+    is_of_caller = alt.varies & (MISSING | CHOSEN) and _OF_CALLER.search(in_words(alt))
     return bool(alt.varies & DIVERGENT) and not is_of_caller
 
 

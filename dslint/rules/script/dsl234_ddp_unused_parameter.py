@@ -30,6 +30,7 @@ from dslint.python.events import Event, events
 from dslint.python.queries.leftout import LeftOut, LeftOuts
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddps import plain_wrapper
+from dslint.rules.lightnings import waits_for_all_gradients
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -38,7 +39,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a layer of a DDP model gets no gradient: the second step raises",
-    markers=(r"DistributedDataParallel|DDP|init_process_group|\.backward\(",),
+    markers=(r"DistributedDataParallel|DDP|init_process_group|\.backward\(|lightning",),
     versions=("torch>=1.8",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
@@ -54,13 +55,14 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     seen: set[int] = set()
     for _, tree in run.trees():
-        wraps = [event for event in events(tree) if "wraps-model" in event.tags]
-        if not wraps or not any("backward" in event.tags for event in events(tree)):
+        wraps = [event for event in events(tree) if event.tags & {"wraps-model", "trainer-train"}]
+        if not wraps or not any(event.tags & {"backward", "trainer-train"} for event in events(tree)):
             continue
         for event in wraps:
             made = plain_wrapper(run, event)
             again = any(other is not event and other.modules & event.modules for other in wraps)
-            if made is None or again or id(event.node) in seen:
+            trains = made is not None or waits_for_all_gradients(run, event)
+            if not trains or again or id(event.node) in seen:
                 continue
             found = next(LeftOuts(run.machine, tree, event, made).find(), None)
             if found is not None:
@@ -137,7 +139,44 @@ def train(device, loader, SGD, args):
 """
 )
 
+_LIGHTNING = """\
+import lightning as L
+import torch
+from torch import nn
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.extra = nn.Linear(8, 2)
+
+    def training_step(self, batch, index):
+        x, y = batch
+        return nn.functional.mse_loss(%s, y)
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+def main(loader):
+    trainer = L.Trainer(strategy="%s", devices=4)
+    trainer.fit(Net(), loader)
+
+
+main([])
+"""
+
 EXAMPLES = (
+    bad("in Lightning", {"train.py": _LIGHTNING % ("self.body(x)", "ddp")}, at="train.py:22"),
+    good(
+        "Lightning, every layer is used, or it looks for them",
+        {
+            "used.py": _LIGHTNING % ("self.extra(self.body(x))", "ddp"),
+            "told.py": _LIGHTNING % ("self.body(x)", "ddp_find_unused_parameters_true"),
+            "alone.py": (_LIGHTNING % ("self.body(x)", "auto")).replace("devices=4", "devices=1"),
+        },
+    ),
     bad("a layer that the first epochs use", {"train.py": _STEPS % "epoch < args.warmup"}, at="train.py:17"),
     good("a layer that a setting chooses", {"train.py": _STEPS % "args.warmup"}),
     bad(

@@ -30,7 +30,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
 from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.values import Instance
-from dslint.python.varies import DATA, MISSING, RANDOM
+from dslint.python.varies import CHOSEN, DATA, MISSING, RANDOM
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.leftparts import gathers_blocks
 from dslint.rules.runs import RunQuery
@@ -57,7 +57,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for _, tree in run.trees():
         for wrapper, found in skipped_parts(tree):
-            if found.test.varies & MISSING and run.stages.stated[0] in (1, 2, 3):
+            if found.test.varies & (MISSING | CHOSEN) and run.stages.stated[0] in (1, 2, 3):
                 continue  # DSL208
             is_new = id(found.test.node) not in seen and found.test.varies & (DATA | RANDOM)
             if is_new and not _is_allowed(run, found, wrapper):

@@ -1,9 +1,9 @@
 """All ranks seed torch alike, and the training step draws its noise from that generator: every rank draws the same.
 
 **What.** `set_seed(seed)` or `torch.manual_seed(seed)` with one seed for all ranks, no seed with the rank after it, and
-in the loop that trains `torch.randn_like(x)`, `torch.randn(...)` or `torch.normal(...)` without a generator of its own;
-what is drawn takes part in the loss. Or samples: what is drawn with one seed for all ranks is made into results that
-each rank saves under names of its own.
+in the loop that trains `torch.randn_like(x)`, `torch.rand_like(x)`, `torch.randn(...)` or `torch.normal(...)` without a
+generator of its own; what is drawn takes part in the loss. Or samples: what is drawn with one seed for all ranks is
+made into results that each rank saves under names of its own.
 
 **Why it hurts.** The ranks have other images and the same noise, and mostly the same time steps: a step over eight
 GPUs holds one rank's worth of noise. Its gradient is noisier than the batch size says. Nothing fails.
@@ -245,6 +245,7 @@ def main(net, steps, seed, out):
 
 EXAMPLES = (
     bad("noise in a helper of the step", {"train.py": _TRAIN % ("", "")}, at="train.py:8 warning"),
+    bad("masks", {"train.py": (_TRAIN % ("", "")).replace("randn_like", "rand_like")}, at="train.py:8 warning"),
     bad("in a class, with accelerate", {"train.py": _ACCELERATE % ""}, at="train.py:17 warning"),
     bad("samples of one seed", {"sample.py": _SAMPLE % ("seed", "{rank}-{turn}")}, at="sample.py:18 warning"),
     good("samples of a seed for each rank", {"sample.py": _SAMPLE % ("seed + rank", "{rank}-{turn}")}),

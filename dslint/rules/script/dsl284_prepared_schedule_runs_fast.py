@@ -34,7 +34,7 @@ from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import OPTIMIZERS, OTHERS, is_length, knows_world
+from dslint.rules.schedules import OPTIMIZERS, is_length, knows_world, number_code
 
 META = RuleMeta(
     code="DSL284",
@@ -60,7 +60,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process or run.stage is not None:
         return
     wrappers = _wrappers(run)
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS) if wrappers else None
+    derived = number_code(run) if wrappers else None
     for step in run.happenings("scheduler-step") if derived is not None else ():
         found = [wrappers[atom] for atom in instances(step.event.receiver) if atom in wrappers]
         if not found or len(found) != len(instances(step.event.receiver)) or step.event.open:

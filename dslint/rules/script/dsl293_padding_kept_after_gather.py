@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event, Loop, Node, Seq, children, events, walk
-from dslint.python.values import Instance
+from dslint.rules.accelerators import fills_up
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.enginenames import function_of
 from dslint.rules.paddingscripts import CAT, DROPPED, EVALUATE, LOOP, NET, REWARDS, SCORES, SPLIT, TAIL
@@ -53,7 +53,6 @@ META = RuleMeta(
 _FORWARDS = frozenset({"forward", "ddp-forward", "fsdp-forward", "engine-forward", "generate"})
 _METRICS = "gather_for_metrics"
 _GATHERS = frozenset({"accelerate.Accelerator.gather", "accelerate.utils.gather"})
-_SHARD = "accelerate.data_loader.DataLoaderShard"
 # Code that drops what fills the last batch, or that knows each sample by a key of its own.
 _DROPS = re.compile(
     r"\[:|end_of_dataloader|remainder|samples_seen|duplicate|unique|drop_last|_seen|set\(|dict\(|gather_for_metrics"
@@ -121,27 +120,11 @@ def _each_batch(run: RunQuery, event: Event, loop: Loop) -> Finding:
 def _in_loops(run: RunQuery, tree: Seq) -> Iterator[tuple[Event, Loop]]:
     """Yield the plain gathers of an evaluation batch by batch whose padding nothing drops."""
     for loop in filter(_runs_model, _loops_in(tree)):
-        if not _is_padded(run, loop):
+        if not fills_up(run, loop):
             continue
         for event in events(loop.body):
             if event.api in _GATHERS and _counts_samples(event):
                 yield event, loop
-
-
-def _is_padded(run: RunQuery, loop: Loop) -> bool:
-    """Return whether a loop goes over a loader that accelerate fills up: prepared, and with its last batch."""
-    atoms = loop.subject.atoms if loop.subject is not None else ()
-    classes = {atom.cls if isinstance(atom, Instance) else "" for atom in atoms}
-    made = [node for node in loop.items if isinstance(node, ast.Call)]
-    words = {ast.unparse(k) for node in made for k in node.keywords}
-    is_even = all(_is_even(found.event) for found in run.happenings("starts-group"))
-    return classes == {_SHARD} and bool(made) and is_even and not any("drop_last" in w or "**" in w for w in words)
-
-
-def _is_even(event: Event) -> bool:
-    """Return whether an Accelerator fills the last batch up, as it does by default."""
-    given = [event.arguments.get(name) for name in ("dataloader_config", "even_batches")]
-    return not event.open and all(value is None or value.constants in ((None,), (True,)) for value in given)
 
 
 def _counts_samples(event: Event) -> bool:

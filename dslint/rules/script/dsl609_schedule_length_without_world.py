@@ -37,7 +37,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import adds_sampler
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import OPTIMIZERS, OTHERS, is_length, knows_world
+from dslint.rules.schedules import OPTIMIZERS, is_length, knows_world, number_code
 
 META = RuleMeta(
     code="DSL609",
@@ -61,7 +61,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each schedule whose length certainly leaves out the number of processes."""
     if run.context.is_one_process or not run.has("makes-scheduler", "training-arguments"):
         return
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS)
+    derived = number_code(run)
     factors = Factors(run.machine.program.modules(), (tree for _, tree in run.trees()))
     sizes = _own_sizes(run, factors)
     seen: set[int] = set()

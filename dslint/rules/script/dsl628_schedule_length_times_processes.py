@@ -11,7 +11,8 @@ short of its steps, the learning rate never comes down: on 8 GPUs a cosine ends 
 `math.ceil(len(loader) / accelerator.num_processes)`, or drop the factor.
 
 **When it stays quiet.** A division by the number of processes takes part; the loader was prepared before the schedule
-was made; the schedule is not prepared, or the Accelerator does not step it once for each process (`split_batches`,
+was made; an option of the command line, with a default, says the length; nobody reads the loader that `prepare` gives
+back; the schedule is not prepared, or the Accelerator does not step it once for each process (`split_batches`,
 `step_scheduler_with_optimizer=False`, DeepSpeed); one process.
 
 **Evidence.** Two gloo ranks, accelerate 1.15: a linear schedule to zero over `len(loader) * num_processes` steps has
@@ -27,11 +28,12 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
+from dslint.python.values import Const, PerRank
 from dslint.rules.accelerators import LOADER, SCHEDULE, earlier_prepares, prepared_by
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import PLATEAU, instances, multiplying
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import OPTIMIZERS, OTHERS, is_length
+from dslint.rules.schedules import OPTIMIZERS, is_length, number_code
 
 META = RuleMeta(
     code="DSL628",
@@ -58,9 +60,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.happenings("prepares"):
         given = prepared_by(found.event) or []
         schedules = [part.was for part in given if part.cls == SCHEDULE]
-        if not schedules or not _divides_now(found) or not multiplying(run, [found.event]):
+        if not schedules or not _divides_now(found) or not multiplying(run, [found.event]) or _is_dropped(found):
             continue
-        derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS)
+        derived = derived or number_code(run, by_field=True)
         for atom in (atom for value in schedules for atom in instances(value)):
             maker = run.makers.get(atom)
             if maker is None or maker.open or atom.cls == PLATEAU or id(maker.node) in seen:
@@ -78,8 +80,26 @@ def _divides_now(found: Happening) -> bool:
     return has_loader and not any(True for _ in earlier_prepares(found))
 
 
+def _is_dropped(found: Happening) -> bool:
+    """Return whether nobody reads the loader that the call gives back: training runs over the one that it got."""
+    module, call = found.event.module, found.event.node
+    kinds = [part.cls for part in prepared_by(found.event) or []]
+    target = next((n.targets[0] for n in ast.walk(module.tree) if isinstance(n, ast.Assign) and n.value is call), None)
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(kinds):
+        return False
+    kept = [into for into, cls in zip(target.elts, kinds, strict=True) if cls == LOADER]
+    read = {n.id for n in ast.walk(module.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return all(isinstance(into, ast.Name) and into.id not in read for into in kept)
+
+
 def _numbers(maker: Event) -> list[ast.expr]:
-    return [node for name, node in maker.nodes.items() if not OPTIMIZERS.search(name)]
+    """Return the numbers of a schedule that no command tells."""
+    return [node for name, node in maker.nodes.items() if not OPTIMIZERS.search(name) and not _is_told(maker, name)]
+
+
+def _is_told(maker: Event, name: str) -> bool:
+    value = maker.arguments.get(name)
+    return value is not None and all(isinstance(atom, Const | PerRank) for atom in value.atoms)
 
 
 def _is_multiplied(derived: Derived, maker: Event, number: ast.expr) -> bool:
@@ -161,6 +181,27 @@ def _train(
     return {"train.py": _TRAIN % given}
 
 
+_MAIN = """
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=%s)
+    parser.add_argument("--warmup", type=int, default=500)
+    parser.add_argument("--accumulation", type=int, default=1)
+    main([], parser.parse_args())
+"""
+
+
+def _optional(default: str) -> dict[str, str]:
+    text = _train()["train.py"]
+    counted = "    if args.steps is None:\n        args.steps = args.epochs * updates\n"
+    text = text.replace("    total = args.epochs * updates\n", counted).replace("=total *", "=args.steps *")
+    return {"train.py": text + _MAIN % default}
+
+
 _CLASS = """\
 import torch
 from accelerate import Accelerator
@@ -191,6 +232,11 @@ def warmup_cosine(optimizer, steps, accelerator):
 
 EXAMPLES = (
     bad("Epochs times updates times processes", _train(), "train.py:21"),
+    bad(
+        "A schedule of diffusers",
+        {k: v.replace("from transformers", "from diffusers.optimization") for k, v in _train().items()},
+        "train.py:21",
+    ),
     bad("In two files", {"schedules.py": _BUILD, "train.py": _CLASS}, "schedules.py:5"),
     good("The undivided length as it is", _train("")),
     good("Divided and multiplied", _train(length="math.ceil(len(loader) / accelerator.num_processes)")),
@@ -206,6 +252,15 @@ EXAMPLES = (
             .replace("num_warmup_steps=args.warmup * accelerator.num_processes", "num_warmup_steps=warm")
             .replace("num_training_steps=total", "num_training_steps=total - warm")
             for k, v in _train("").items()
+        },
+    ),
+    bad("The option for the length is empty by default", _optional("None"), "train.py:22"),
+    good("The option for the length has a default", _optional("5000")),
+    good(
+        "Training runs over the loader that nobody divided",
+        {
+            k: v.replace("optimizer, loader, schedule = acc", "optimizer, _, schedule = acc")
+            for k, v in _train().items()
         },
     ),
     good("One process", _train(), world_size=1),

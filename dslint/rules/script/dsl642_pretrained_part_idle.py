@@ -3,7 +3,7 @@
 **What.** A model of the project holds a model of transformers, timm or torchvision and uses a part of it only:
 `last_hidden_state` of a `BertModel`, whose pooler then gives nothing; the images of a `CLIPModel`, whose text tower
 never runs; `forward_features` of a model of timm, whose classification head stays out. DDP gets all of it, without a
-word of parameters that are not used.
+word of parameters that are not used; so does a Trainer of Lightning with `strategy="ddp"`.
 
 **Why it hurts.** DDP waits for the gradient of every parameter. The pooler or the tower gets none, and the next
 forward raises `RuntimeError: Expected to have finished reduction in the prior iteration`. On one GPU the same script
@@ -38,7 +38,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="a pooler or tower of a pretrained model gets no gradient under DDP: the second step raises",
     markers=(
-        r"DistributedDataParallel|DDP|Accelerator|ddp_find_unused",
+        r"DistributedDataParallel|DDP|Accelerator|ddp_find_unused|lightning",
         r"transformers|from_pretrained|timm|torchvision",
     ),
     references=(
@@ -48,6 +48,8 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+# A call that trains wraps the model itself: `fit` of Lightning.
+_WRAPS = frozenset({"wraps-model", "prepares", "trainer-train"})
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -59,7 +61,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if not any(event.tags & {"backward", "trainer-train"} for event in events(tree)):
             continue
         for wrap in events(tree):
-            if not wrap.tags & {"wraps-model", "prepares"} or not wrap.modules or not waits_for_all(run, wrap):
+            if not wrap.tags & _WRAPS or not wrap.modules or not waits_for_all(run, wrap):
                 continue
             for part in IdleParts(run.machine, wrap.modules, run.makers).find():
                 if id(part.made.node) not in seen:
@@ -132,6 +134,36 @@ def main(loader, optimizer, name):
         optimizer.step()
 """
 _SEARCH = "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]"
+_LIGHTNING = """\
+import lightning as L
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+from torch import nn
+from transformers import BertModel
+
+
+class Tagger(L.LightningModule):
+    def __init__(self, name):
+        super().__init__()
+        self.bert = BertModel.from_pretrained("bert-base-cased")
+        self.head = nn.Linear(768, 5)
+
+    def training_step(self, batch, index):
+        hidden = self.bert(batch["ids"])%s
+        return nn.functional.cross_entropy(self.head(hidden), batch["label"])
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-5)
+
+
+def main(loader):
+    trainer = L.Trainer(devices=4, max_epochs=3%s)
+    trainer.fit(Tagger("bert"), loader)
+
+
+main([])
+"""
+_FIRST = ".last_hidden_state[:, 0]"
 _IMAGES = """\
 import timm
 import torch.distributed as dist
@@ -172,6 +204,18 @@ EXAMPLES = (
         "DDP looks for it",
         {"train.py": _DDP % ("", "out.last_hidden_state", ", find_unused_parameters=True")},
     ),
+    bad("in Lightning", {"train.py": _LIGHTNING % (_FIRST, ', strategy="ddp"')}, at="train.py:11 warning"),
+    bad("the strategy as an object", {"train.py": _LIGHTNING % (_FIRST, ", strategy=DDPStrategy()")}, "train.py:11"),
+    bad("the strategy follows from the devices", {"train.py": _LIGHTNING % (_FIRST, "")}, at="train.py:11 warning"),
+    good(
+        "Lightning looks for it",
+        {
+            "name.py": _LIGHTNING % (_FIRST, ', strategy="ddp_find_unused_parameters_true"'),
+            "told.py": _LIGHTNING % (_FIRST, ", strategy=DDPStrategy(find_unused_parameters=True)"),
+            "alone.py": (_LIGHTNING % (_FIRST, "")).replace("devices=4", "devices=1"),
+        },
+    ),
+    good("Lightning, and its output is used", {"train.py": _LIGHTNING % (".pooler_output", ', strategy="ddp"')}),
     bad("a tower", {"train.py": _CLIP % ("", "")}, at="train.py:9 warning"),
     good("both towers", {"train.py": _CLIP % (" + self.clip.get_text_features(ids)", "")}),
     good("the whole model, too", {"train.py": _CLIP % (" + self.clip(ids, pixels).logits", "")}),

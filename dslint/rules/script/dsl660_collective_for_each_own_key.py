@@ -95,6 +95,8 @@ def _loops(run: RunQuery, seen: set[int]) -> Iterator[Finding]:
 
 def _adds_key(test: ast.AST) -> bool:
     """Return whether a test decides about a key: it writes an item, or leaves a turn in which one is written."""
+    if isinstance(test, ast.DictComp):
+        return True
     if not isinstance(test, ast.If):
         return False
     inside = [node for statement in (*test.body, *test.orelse) for node in ast.walk(statement)]
@@ -252,6 +254,21 @@ if __name__ == "__main__":
 _WITH_BOXES = """\
         if len(boxes) > 0:
             losses["box"] = (found - boxes).abs().mean()"""
+_OR_NONE = """\
+        box = self.of_boxes(found, boxes)
+        if box is not None:
+            losses["box"] = box
+        return losses
+
+    def of_boxes(self, found, boxes):
+        if boxes.shape[0] == 0:
+            return %s
+        return (found - boxes).abs().mean()
+
+    def class_only(self, losses):"""
+_FILTERED = """\
+        losses["box"] = (found - boxes).abs().mean() if len(boxes) else None
+        losses = {name: loss for name, loss in losses.items() if loss is not None}"""
 _BY_UPDATE = """\
         if (boxes > 0).any():
             losses.update(box=(found - boxes).abs().mean())"""
@@ -276,6 +293,9 @@ EXAMPLES = (
     ),
     bad("reduced key by key, and only a batch with boxes has two", _detector(_WITH_BOXES, _SORTED), "reduced.py:8"),
     bad("without names, and by update", _detector(_BY_UPDATE, _ITEMS), "reduced.py:7"),
+    bad("a loss that is None without boxes", _detector(_OR_NONE % "None", _SORTED), "reduced.py:8"),
+    bad("what is None is left out", _detector(_FILTERED, _SORTED), "reduced.py:8"),
+    good("zero without boxes", _detector(_OR_NONE % "found.sum() * 0", _SORTED)),
     good("both losses in each batch", _detector(_ALWAYS, _SORTED)),
     good("the keys of all ranks, in one order", _detector(_WITH_BOXES, _JOINED)),
     good("every task has its key", {"module.py": _MODULE % ("", "index < 2", "True")}),

@@ -27,14 +27,14 @@ from dataclasses import dataclass
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
-from dslint.python.queries.derived import Derived, Piece
+from dslint.python.queries.derived import Piece
 from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.accelerators import splits_batches
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.schedules import OPTIMIZERS, OTHERS, knows_world
+from dslint.rules.schedules import OPTIMIZERS, knows_world, number_code
 
 META = RuleMeta(
     code="DSL675",
@@ -55,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     lengths = _Lengths(run)
     if not lengths.undivided:
         return
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS)
+    derived = number_code(run, by_field=True)
     seen: set[int] = set()
     for number in (*_turns(run), *_schedules(run)):
         pieces = derived.of(number.module, number.nodes)

@@ -1,17 +1,20 @@
 """A second model is loaded while ZeRO stage 3 is in force, and run without an engine.
 
-**What.** `from_pretrained` runs after the `TrainingArguments` (or the `HfDeepSpeedConfig`) with a config of ZeRO stage
-3 were made. Its model, a scorer of a metric or a teacher, is called directly; no engine and no Trainer gets it.
+**What.** `from_pretrained` runs after the `TrainingArguments` (or the `HfDeepSpeedConfig`, or an Accelerator with a
+`DeepSpeedPlugin`) with a config of ZeRO stage 3 were made. Its model, a scorer of a metric or a teacher, is called
+directly; no engine and no Trainer gets it.
 
 **Why it hurts.** From then on transformers builds every model under `deepspeed.zero.Init`: each rank holds empty
 placeholders. Only the hooks of an engine gather them before a layer runs. Without one the first layer stops with
 `RuntimeError: 'weight' must be 2-D`, often after the first epoch, when the metric is computed for the first time.
 
-**Fix.** Load the model before the arguments are made, or inside `deepspeed.zero.Init(enabled=False)`; or give it an
-engine: `deepspeed.initialize(model=teacher, config=...)`, `accelerator.prepare`.
+**Fix.** Load the model before the arguments are made, or inside `deepspeed.zero.Init(enabled=False)`, for an
+Accelerator `plugin.zero3_init_context_manager(enable=False)`; or give it an engine:
+`deepspeed.initialize(model=teacher, config=...)`, `accelerator.prepare`.
 
 **When it stays quiet.** The stage is not 3; the model comes to an engine, an Accelerator or a Trainer; it is quantized;
-a test of the stage or a gather is around the call; the project switches the config off (`unset_hf_deepspeed_config`).
+a test of the stage or a gather is around the call; the project switches the config off (`unset_hf_deepspeed_config`); a
+plugin whose `zero3_init_flag` is false.
 
 **Evidence.** Two gloo ranks, transformers 5.24 and DeepSpeed 0.19.8: a model that is loaded after the arguments raises
 in its embedding on both ranks; one that was loaded before them runs. `PreTrainedModel.get_init_context`.
@@ -26,6 +29,7 @@ from dataclasses import dataclass, field
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Context, Event
 from dslint.python.values import Instance
+from dslint.rules.accelerators import ACCELERATOR, DEEPSPEED, plugin_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
@@ -47,6 +51,7 @@ META = RuleMeta(
 _TAKES = frozenset({"makes-engine", "wraps-model", "prepares", "trainer"})
 _SWITCHED_OFF = re.compile(
     r"unset_hf_deepspeed_config|zero\.Init\(\s*enabled\s*=\s*False|_hf_deepspeed_config_weak_ref"
+    r"|zero3_init_context_manager|zero_init_disabled"
 )
 # A config file of which only the name is known.
 _NAMED = re.compile(r"(?:zero|z|stage)[-_]?3(?!\d)", re.I)
@@ -93,10 +98,23 @@ def _note(run: RunQuery, state: _Loaded, found: Happening) -> None:
     event = found.event
     if event.tags & {"training-arguments", "live-config"}:
         state.live = event if _is_at_3(run, event) else state.live
+    elif event.api == ACCELERATOR:
+        state.live = event if _inits_at_3(run, event) else state.live
     elif "loads" in event.tags and state.live is not None and not is_quantized(event) and not event.may:
         inside = any(isinstance(node, Context) and "zero-init" in node.tags for node in found.around)
         for module in () if inside or is_whole(found) else event.modules:
             state.since.setdefault(module, (event, state.live))
+
+
+def _inits_at_3(run: RunQuery, event: Event) -> bool:
+    """Return whether an Accelerator certainly puts stage 3 in force, by its plugin, also for what is loaded then."""
+    plugin = plugin_of(run, event, "deepspeed_plugin", DEEPSPEED)
+    if plugin is None or plugin.open or event.may:
+        return False
+    flag, stage = plugin.arguments.get("zero3_init_flag"), plugin.arguments.get("zero_stage")
+    is_on = flag is None or flag.constants in ((True,), (None,))
+    told = stage.constants == (3,) if stage is not None else plugin.stage == 3
+    return is_on and told
 
 
 def _is_at_3(run: RunQuery, event: Event) -> bool:
@@ -203,8 +221,43 @@ def main(data):
 CONFIG = %s
 main([])
 """
+_PLUGIN = """\
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+from transformers import AutoModelForCausalLM, CLIPTextModel
+
+
+def main(loader):
+    plugin = DeepSpeedPlugin(zero_stage=%s)
+    %s
+    encoder = CLIPTextModel.from_pretrained("openai/clip-vit-large-patch14").eval()
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    %s
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        with torch.no_grad():
+            context = encoder(batch["ids"])[0]
+        accelerator.backward(model(inputs_embeds=context).logits.mean())
+        optimizer.step()
+"""
+_EARLY = "accelerator = Accelerator(deepspeed_plugin=plugin)"
 
 EXAMPLES = (
+    bad(
+        "an encoder beside a model for which an Accelerator has a plugin",
+        {"train.py": _PLUGIN % ("3, zero3_init_flag=True", _EARLY, "pass")},
+        at="train.py:9 error",
+    ),
+    bad("its flag follows from the stage", {"train.py": _PLUGIN % ("3", _EARLY, "pass")}, at="train.py:9 error"),
+    good(
+        "the plugin is off while it is loaded, at stage 2, or made later",
+        {
+            "flag.py": _PLUGIN % ("3, zero3_init_flag=False", _EARLY, "pass"),
+            "two.py": _PLUGIN % ("2", _EARLY, "pass"),
+            "later.py": _PLUGIN % ("3", "pass", _EARLY),
+        },
+    ),
     bad(
         "a metric that loads its model at first use",
         {"metrics.py": _METRICS % "None", "train.py": _TRAIN % (_CONFIG % 3)},

@@ -1,0 +1,197 @@
+"""Gradients are accumulated by hand over several micro batches, and reduced over the ranks in each of them.
+
+**What.** The loop of a model in DDP, or of one that accelerate has prepared, runs the backward pass in every turn and
+the step of the optimizer in every n-th: `if (step + 1) % accumulation == 0: optimizer.step()`. Nothing switches the
+reduction off in between.
+
+**Why it hurts.** `DistributedDataParallel` reduces all gradients over all ranks in every backward pass. With 16 micro
+batches for a step 15 of 16 reductions are for nothing, and in each turn all ranks wait for the slowest one. The result
+is right; the time is lost, most of it between machines.
+
+**Fix.** `with model.no_sync():` around forward and backward pass of all micro batches but the last one of a step
+(`accelerator.no_sync(model)`); with accelerate `gradient_accumulation_steps=n` and
+`with accelerator.accumulate(model):`.
+
+**When it stays quiet.** The project speaks of `no_sync` or its relatives anywhere; a step in every turn; a number of
+micro batches that nobody knows or whose default is 1 makes it an information; DeepSpeed, FSDP and other strategies;
+one process.
+
+**Evidence.** Two gloo ranks, torch 2.13 and accelerate 1.15: 8 micro batches in groups of 4 reduce gradients 8 times
+instead of 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Loop
+from dslint.python.queries.turns import Turns
+from dslint.python.values import Const, Instance
+from dslint.rules.accelerators import ACCELERATOR, MODEL
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddppasses import PLUGINS
+from dslint.rules.runs import Happening, RunQuery
+
+META = RuleMeta(
+    code="DSL638",
+    name="gradients-reduced-in-every-turn",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="gradients are accumulated by hand, and DDP reduces them in every micro batch: no `no_sync`",
+    markers=(r"DistributedDataParallel|DDP|Accelerator", r"backward\(", r"%"),
+    references=(
+        "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+        "https://huggingface.co/docs/accelerate/concept_guides/gradient_synchronization",
+        "https://github.com/huggingface/accelerate/pull/106",
+    ),
+    depends_on_run=True,
+)
+_STEPS = ("optimizer-step", "scaler-step", "steps")
+# Words of projects that know when gradients are reduced.
+_KNOWS = re.compile(
+    r"no_sync|no_backward_sync|require_backward_grad_sync|set_requires_gradient_sync|is_last_backward|accumulate\("
+    r"|gradient_accumulation_plugin|sync_gradients"
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each backward pass of every turn whose step runs in some turns only."""
+    if run.context.is_one_process or run.stage is not None or _is_other(run):
+        return
+    if any(module.search(_KNOWS) for module in run.machine.program.modules()):
+        return
+    seen: set[int] = set()
+    steps = list(run.occurrences(*_STEPS))
+    for found in run.occurrences("backward"):
+        loop = next((node for node in reversed(found.around) if isinstance(node, Loop)), None)
+        if loop is None or found.event.may or id(found.event.node) in seen or not _is_reduced(run, found):
+            continue
+        turns = Turns(run.machine, loop)
+        mine = [step for step in steps if any(node is loop for node in step.around)]
+        divisors = {turns.divisor(turns.tests(step.around, step.event)) for step in mine}
+        divisor = divisors.pop() if len(divisors) == 1 else None
+        # A backward pass that runs in some turns only may be the last of its group.
+        if divisor is None or turns.divisor(turns.tests(found.around, found.event)) is not None:
+            continue
+        seen.add(id(found.event.node))
+        size = _size(run, divisor)
+        if size != 1 or not isinstance(divisor, Const):
+            yield _finding(run, found, mine[0], size)
+
+
+def _is_other(run: RunQuery) -> bool:
+    """Return whether an Accelerator may wrap models by something else than DDP."""
+    made = [h.event for h in run.happenings("starts-group") if h.event.api == ACCELERATOR]
+    return any(event.open or set(PLUGINS) & set(event.arguments) for event in made)
+
+
+def _is_reduced(run: RunQuery, found: Happening) -> bool:
+    """Return whether the loss certainly comes from a model whose backward pass reduces."""
+    behind = {atom for _, _, made_by in found.event.snapshot.values() for atom in made_by}
+    return any(isinstance(atom, Instance) and _reduces(run, atom) for atom in behind)
+
+
+def _reduces(run: RunQuery, atom: Instance) -> bool:
+    return atom.cls == MODEL or (isinstance(atom.cls, str) and run.machine.libraries.is_class(atom.cls, "ddp"))
+
+
+def _size(run: RunQuery, divisor: object) -> int | None:
+    """Return how many micro batches a step takes, by the code or by the default of an option."""
+    if isinstance(divisor, Const):
+        return divisor.value if isinstance(divisor.value, int) else None
+    default = run.machine.defaults.get(divisor)
+    known = default.constants if default is not None else None
+    return known[0] if known is not None and len(known) == 1 and type(known[0]) is int else None
+
+
+def _finding(run: RunQuery, found: Happening, step: Happening, size: int | None) -> Finding:
+    event = found.event
+    is_sure = size is not None and size > 1
+    times = f"{size} times for each step" if is_sure else "in each micro batch of a step"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"the gradients of all ranks are reduced here {times}, and once is enough: nothing says `no_sync`",
+        hint="Run all micro batches but the last of a step inside `no_sync()`, forward pass included",
+        related=(run.location(step.event.module, step.event.node, "the step, in some turns only"),),
+        severity=None if is_sure else Severity.INFO,
+        facts={"gas": size, "accelerate": event.api.startswith(ACCELERATOR)},
+    )
+
+
+_DDP = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(args, model, optimizer, loader):
+    for step, (x, y) in enumerate(loader):
+        %s
+        if %s:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def main(loader):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--accumulation", type=int, default=%s)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), loader)
+
+
+if __name__ == "__main__":
+    main(torch.load("loader.pt"))
+"""
+_LOSS = "(model(x) - y).square().mean().backward()"
+_EVERY = "(step + 1) % args.accumulation == 0"
+_LOCAL = """\
+if (step + 1) % args.accumulation:
+            with model.no_sync():
+                (model(x) - y).square().mean().backward()
+        else:
+            (model(x) - y).square().mean().backward()"""
+_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+
+ACCUMULATION = %s
+
+
+def epoch(accelerator, model, optimizer, loader):
+    for number, batch in enumerate(loader):
+        loss = model(batch).mean() / ACCUMULATION
+        accelerator.backward(loss)
+        is_last = number %% ACCUMULATION == ACCUMULATION - 1 or number + 1 == len(loader)
+        if is_last:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def main(loader):
+    accelerator = Accelerator(%s)
+    model = torch.nn.Linear(4, 1)
+    model, optimizer, loader = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), loader)
+    epoch(accelerator, model, optimizer, loader)
+
+
+main(torch.utils.data.DataLoader(torch.load("data.pt")))
+"""
+
+EXAMPLES = (
+    bad("an option with a default", {"train.py": _DDP % (_LOSS, _EVERY, "8")}, at="train.py:10 warning"),
+    bad("a number in the code", {"train.py": _DDP % (_LOSS, "step % 4 == 3", "8")}, at="train.py:10 warning"),
+    bad("none by default", {"train.py": _DDP % (_LOSS, _EVERY, "1")}, at="train.py:10 info"),
+    bad("a model that accelerate prepares", {"train.py": _ACCELERATE % ("16", "")}, at="train.py:10 warning"),
+    good("the reduction is off in between", {"train.py": _DDP % (_LOCAL, _EVERY, "8")}),
+    good("a step in every turn", {"train.py": _DDP % (_LOSS, "step >= 0", "8")}),
+    good("a group of one", {"train.py": _ACCELERATE % ("1", "")}),
+    good("one process", {"train.py": _DDP % (_LOSS, _EVERY, "8")}, world_size=1),
+)
