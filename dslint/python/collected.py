@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, dictionaries, functions, turns, writing
+from dslint.python import containers, dictionaries, functions, turns
 from dslint.python.binding import Arguments
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
-from dslint.python.values import NOTHING, OPAQUE, Const, Instance, Tuple, Unknown, Value, const, one, unknown
+from dslint.python.values import NOTHING, OPAQUE, Const, Instance, Tuple, Unknown, Value, Written, const, one, unknown
 
 
 def _enumerate(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -96,18 +96,15 @@ def _deque(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
 
 
 def _dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
-    made = m.made(node, "builtins.dict")
-    atom = made.single
-    assert isinstance(atom, Instance)
-    containers.clear(m, atom)
+    parts: list[tuple[Value | None, Value, Value]] = []
     value = functions._first(arguments)
     if value is not None:
-        dictionaries.update_dict(m, atom, value, node)
+        parts.append((None, value, one(Written(node, node))))
     for name, item in arguments.keywords.items():
-        writing.store_item(m, made, const(name), item, node, dictionaries.place_of_keyword(arguments, name, node))
+        parts.append((const(name), item, dictionaries.place_of_keyword(arguments, name, node)))
     if arguments.open_keywords is not None:
-        dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords)
-    return made
+        parts.append((unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords, NOTHING))
+    return dictionaries.made_of(m, node, parts)
 
 
 def _default_dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:

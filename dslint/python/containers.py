@@ -252,7 +252,7 @@ def _instance_element(m: Machine, atom: Instance, node: ast.AST) -> Value:
             [*(const(key) for key in dictionaries.known_keys(m, atom)), m.store.get((atom, "#restkeys")) or NOTHING]
         )
         if keys.atoms or m.content(atom) is None:
-            return keys
+            return keys.with_(dictionaries.places_vary(m, atom))
     yields = m.store.get((atom, "#yields"))
     if yields is not None and (yields.atoms or atom.cls == "builtins.iterator"):
         return yields
@@ -289,8 +289,9 @@ def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, 
         if _is_list(left) and _is_list(right):
             if first is not None and second is not None:
                 return new_list(m, node, [*first, *second])
+            bits = m.shape(left) | m.shape(right)  # before it is made: a turn of a loop may make one of them again
             made = new_list(m, node, [], join(element(m, left, node), element(m, right, node)))
-            _set_length(m, made, m.shape(left) | m.shape(right))
+            _set_length(m, made, bits)
             return made
     if op is ast.Mult and (_is_list(left) or isinstance(left.single, Tuple)):
         number = right.single
@@ -304,8 +305,9 @@ def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, 
             many = items * max(number.value, 0)
             return one(Tuple(tuple(many))) if isinstance(left.single, Tuple) else new_list(m, node, many)
         if _is_list(left):
+            bits = m.shape(left) | m.varies(right)
             made = new_list(m, node, [], element(m, left, node))
-            _set_length(m, made, m.shape(left) | m.varies(right))
+            _set_length(m, made, bits)
             return made
     return None
 

@@ -140,18 +140,10 @@ def _sorted(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         for item in items:
             inner |= m.varies(item)
         return containers.new_list(m, node, [element.with_(inner | bits)] * len(items))
+    number = frozenset((Unknown(OPAQUE, "length", "builtins.int"),))
+    length = Value(number, containers.counted(m, column), 0, frozenset(), None, m.origin(column))
     made = containers.new_list(m, node, [], element.with_(bits))
-    atom = made.single
-    assert isinstance(atom, Instance)
-    length = Value(
-        frozenset((Unknown(OPAQUE, "length", "builtins.int"),)),
-        containers.counted(m, column),
-        0,
-        frozenset(),
-        None,
-        m.origin(column),
-    )
-    m.store.set((atom, LENGTH), length)
+    m.store.set((made.single, LENGTH), length)
     return made
 
 
@@ -194,6 +186,8 @@ def sort_in_place(m: Machine, atom: Instance, arguments: Arguments, node: ast.AS
         m.store.set((atom, ITEMS), items)
     else:
         writing.loosen(m, atom)
+        for item in m.elements(made) if isinstance(made, Instance) else ():
+            writing._add_rest(m, atom, item)
     orders.forget(m, atom)
 
 

@@ -258,11 +258,8 @@ def _rest_keys(m: Machine, atom: Instance, rest: Value | None) -> Value:
 
 def _is_exact(m: Machine, atom: Instance) -> bool:
     """Return whether the keys of a dictionary and their order are known."""
-    keys = m.store.get((atom, "#keys"))
-    is_one = keys is None or len(keys.atoms) <= 1
-    return (
-        is_one and m.content(atom) is None and not any(dictionaries.may_lack(m, atom, k) for k in _live_keys(m, atom))
-    )
+    is_one = dictionaries.is_ordered(m, atom) and m.content(atom) is None
+    return is_one and not any(dictionaries.may_lack(m, atom, k) for k in _live_keys(m, atom))
 
 
 def _view(m: Machine, atom: Instance, node: ast.AST, item: Value, cls: str) -> Value:
@@ -273,7 +270,7 @@ def _view(m: Machine, atom: Instance, node: ast.AST, item: Value, cls: str) -> V
     made = m.made(node, cls, content)
     view = made.single
     assert isinstance(view, Instance)
-    m.store.set((view, "#yields"), item)
+    m.store.set((view, "#yields"), item.with_(dictionaries.places_vary(m, atom)))
     return made
 
 

@@ -181,10 +181,11 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         return one(Tuple(tuple(cut), kept.cls)) if isinstance(kept, Tuple) else containers.new_list(m, node, cut)
     cls = next((a.cls for a in base.atoms if isinstance(a, Instance) and isinstance(a.cls, str)), "")
     if cls in containers.LISTS or isinstance(base.single, Tuple):
+        counted = bits | m.shape(base)  # before the part is made: a turn of a loop may make `base` again
         made = containers.new_list(m, node, [], containers.element(m, base, node).with_(bits))
         atom = made.single
         assert isinstance(atom, Instance)
-        m.store.set((atom, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
+        m.store.set((atom, LENGTH), containers.length_of(m, node, counted))
         _part_of_argv(m, base, parts, atom)
         return made
     if _is_text(base) and not bits & RANKED:
