@@ -107,6 +107,24 @@ def _dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     return dictionaries.made_of(m, node, parts)
 
 
+def _from_keys(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """Return `dict.fromkeys(keys, value)`."""
+    from dslint.python.loops import items_of
+
+    if not 1 <= len(arguments.positional) <= 2 or arguments.rest is not None:
+        return None
+    keys, value = (*arguments.positional, const(None))[:2]
+    items, place = containers.exact_items(m, keys), one(Written(node, node))
+    if items is not None:
+        return dictionaries.made_of(m, node, [(key, value, place) for key in items])
+    counted = containers.counted(m, keys)
+    key = items_of(m, keys, node).with_(counted)
+    made = dictionaries.made_of(m, node, [])
+    if key.atoms and isinstance(made.single, Instance):
+        dictionaries.add_unknown_key(m, made.single, key, value, counted)
+    return made
+
+
 def _default_dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     """Return `collections.defaultdict(factory, ...)`: a dictionary that makes what it lacks."""
     if arguments.rest is not None:

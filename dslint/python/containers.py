@@ -190,6 +190,13 @@ def element(m: Machine, value: Value, node: ast.AST) -> Value:
     return found.with_(value.varies, 0, value.made_by)
 
 
+def at_end(m: Machine, atom: Instance, at: Atom | None) -> Value:
+    """Return any item of a list: the one at `at`, which differs where it is counted from ends that differ."""
+    found = join_all(m.elements(atom))
+    is_last = isinstance(at, Const) and isinstance(at.value, int) and at.value < 0
+    return found.with_(m.shape(one(atom))) if is_last and len(found.atoms) > 1 else found
+
+
 def iterated(m: Machine, value: Value, node: ast.AST) -> Value:
     """Return what an iteration over a value gives, with what it does: `__iter__` and generators run."""
     from dslint.python.loops import items_of
@@ -290,7 +297,8 @@ def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, 
             if first is not None and second is not None:
                 return new_list(m, node, [*first, *second])
             bits = m.shape(left) | m.shape(right)  # before it is made: a turn of a loop may make one of them again
-            made = new_list(m, node, [], join(element(m, left, node), element(m, right, node)))
+            both = join(element(m, left, node), element(m, right, node)).with_(m.shape(left))
+            made = new_list(m, node, [], both)
             _set_length(m, made, bits)
             return made
     if op is ast.Mult and (_is_list(left) or isinstance(left.single, Tuple)):
@@ -320,6 +328,15 @@ def _set_length(m: Machine, made: Value, varies: int) -> None:
 
 def _is_list(value: Value) -> bool:
     return bool(value.atoms) and all(isinstance(a, Instance) and a.cls in LISTS for a in value.atoms)
+
+
+def lacks_by_rank(m: Machine, value: Value, key: object) -> int:
+    """Return the numbers of ranks by which a key of a dictionary is there on some ranks only."""
+    found = 0
+    for atom in value.atoms:
+        if isinstance(atom, Instance) and atom.cls == "builtins.dict" and dictionaries.may_lack(m, atom, key):
+            found |= m.shape(one(atom)) & RANKED
+    return found
 
 
 def contains(m: Machine, left: Value, right: Value) -> Value | None:

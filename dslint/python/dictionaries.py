@@ -121,8 +121,9 @@ def _dict_by_lane(m: Machine, atom: Instance, key: PerRank) -> Value:
         values.append(single.value if isinstance(single, Const) else UNKNOWN_LANE)
     varies = m.worlds.varies(tuple(values), m.worlds.full) if UNKNOWN_LANE not in values else 0
     every = join_all(v for v in (m.store.get((atom, ("key", k))) for k in known_keys(m, atom)) if v is not None)
-    if UNKNOWN_LANE in values:
-        return every.with_(m.worlds.varies(key.values, m.worlds.full))
+    rest = m.store.get((atom, REST))
+    if UNKNOWN_LANE in values or (rest is not None and rest.atoms):
+        return join(every, rest or NOTHING).with_(m.worlds.varies(key.values, m.worlds.full))
     return Value(frozenset((PerRank(tuple(values)),)), varies)
 
 
@@ -201,15 +202,20 @@ def _take_over(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
 
 def update_dict(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add all pairs of another dictionary to a dictionary."""
+    bits = value.varies if len(value.atoms) > 1 else 0
+    counted = bits | m.shape(value)
+    if counted:
+        m.store.set((atom, LENGTH), writing._length(m, atom, counted))
     for other in value.atoms:
         if isinstance(other, Instance) and other.cls == "builtins.dict":
             rest = m.store.get((other, REST))
             if rest is not None and rest.atoms:
                 names = m.store.get((other, "#restkeys")) or unknown(OPAQUE, "key of a dictionary")
-                add_unknown_key(m, atom, names, rest, m.shape(one(other)))
+                add_unknown_key(m, atom, names, rest.with_(bits), m.shape(one(other)))
             for key in known_keys(m, other):
                 stored = m.store.get((other, ("key", key)))
                 if stored is not None and stored.atoms:
+                    stored = stored.with_(bits)
                     sure = len(value.atoms) == 1 and not may_lack(m, other, key)
                     had = m.store.get((atom, ("key", key)))
                     writing._store_item(m, atom, const(key), stored, sure, node, place_of(m, other, key, node))
@@ -254,11 +260,11 @@ def drop_key(m: Machine, atom: Instance, key: object) -> None:
         m.store.set((atom, ("maybe", key)), containers._TRUE)
 
 
-def drop_some(m: Machine, atom: Instance) -> None:
-    """Do `del d[key]` for a key that is not known: any may be gone."""
+def drop_some(m: Machine, atom: Instance, varies: int = 0) -> None:
+    """Do `del d[key]` for a key that is not known, or not the same on all ranks: any may be gone."""
     for key in known_keys(m, atom):
         m.store.set((atom, ("maybe", key)), containers._TRUE)
-    m.store.set((atom, LENGTH), writing._length(m, atom, 0))
+    m.store.set((atom, LENGTH), writing._length(m, atom, varies))
 
 
 def add_unknown_key(
@@ -293,8 +299,10 @@ def updated_in_place(m: Machine, old: Value, value: Value, node: ast.AST) -> boo
     from dslint.python.invoke import call_member
 
     atoms = [atom for atom in old.atoms if isinstance(atom, Instance) and atom.cls == "builtins.dict"]
-    if len(atoms) == len(old.atoms) > 0:
-        call_member(m, old, "update", Arguments([value]), node)
+    others = [atom for atom in old.atoms if atom not in atoms and not isinstance(atom, Const | PerRank)]
+    if atoms and not others:  # no constant takes a dictionary
+        dicts = Value(frozenset(atoms), old.varies, old.shape, old.made_by, old.number, old.origin)
+        call_member(m, dicts, "update", Arguments([value]), node)
         return True
     if atoms and m.keeps_configs:
         lose(m, old)

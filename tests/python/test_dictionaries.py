@@ -80,3 +80,75 @@ def test_a_try_that_asks_for_the_rank_gives_it(ask: str) -> None:
     text = f"{imports}try:\n    x = {ask}\nexcept Exception:\n    x = 0\nx"
     assert held(text)[1] & RANKED
     assert 0 not in constants(text)
+
+
+LISTS = {"known": "x = [3, 1, 2]\n", "open": "x = [len(w) for w in words]\n"}
+
+
+@pytest.mark.parametrize("made", LISTS)
+@pytest.mark.parametrize(
+    "write",
+    ["x.insert({0}, 9)", "x.pop({0})", "del x[{0}]", "del x[{0}:]", "x[:{0}] = []", "x *= {0} + 1"],
+)
+def test_where_ranks_write_at_other_places_their_lists_differ(made: str, write: str) -> None:
+    text = f"{RANK}{TEXTS}{LISTS[made]}{write}\nfirst = x\nfirst"
+    assert not same(text.format("rank"), "first")
+    assert same(text.format("1"), "first")
+
+
+@pytest.mark.parametrize("write", ["x.append(x.pop(0))", "x.remove(1)", "x.insert(0, 5)", "del x[0]", "x.reverse()"])
+def test_where_only_some_ranks_move_items_those_at_one_place_differ(write: str) -> None:
+    for way in ("if rank:\n    ", "for i in range(rank):\n    "):
+        assert not same(f"{RANK}{TEXTS}{LISTS['open']}{way}{write}\nfor item in x:\n    item", "item")
+
+
+def test_what_is_known_of_a_list_stays_known() -> None:
+    for write, items in (
+        ("x.insert(1, 9)", (3, 9, 1, 2)),
+        ("x.reverse()", (2, 1, 3)),
+        ("del x[-1]", (3, 1)),
+        ("x *= 2", (3, 1, 2, 3, 1, 2)),
+        ("y = x\nx *= 2\nx = y", (3, 1, 2, 3, 1, 2)),
+    ):
+        assert constants(f"x = [3, 1, 2]\n{write}\nr = tuple(x) == {items}\nr", "r") == {True}, write
+    assert constants("import collections\nx = collections.deque([1])\nx.extendleft([2, 3])\nr = x[0]\nr", "r") != {1}
+
+
+def test_a_starred_target_gets_what_any_of_several_lists_leaves() -> None:
+    text = RANK + TEXTS + "x = [3, 1, 2]\nif len(words) > 1:\n    x = [v + %s for v in x]\nfirst, *x = x\nx"
+    assert not same(text % "rank")
+    assert same(text % "1")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "for i in range({0}):\n    d.pop('a', None)",
+        "for i in range({0}):\n    d.setdefault('z', 4)",
+        "for i in range({0}):\n    d[words[0]] = 4",
+        "if {0} == 1:\n    d.popitem()",
+        "d.pop({0}, 0)",
+        "if {0} == 1:\n    d = {{**d, 'q': 4}}",
+        "if {0} == 1:\n    d.pop('a', None)\nelse:\n    d.clear()",
+    ],
+)
+def test_keys_that_only_some_ranks_have_make_dictionaries_differ(write: str) -> None:
+    text = RANK + TEXTS + "d = {{1: 2, 'a': 1, 'b': 2}}\n" + write + "\nx = {{**d}}\nx"
+    assert not same(text.format("rank"))
+    assert same(text.format("2"))
+
+
+def test_the_keys_of_fromkeys_are_those_it_is_given() -> None:
+    assert constants("x = dict.fromkeys(['a', 'b'], 3)['a']\nx") == {3}
+    assert constants("x = list(dict.fromkeys('ab').keys())[1]\nx") == {"b"}
+    assert same(TEXTS + "x = dict.fromkeys(words)\nx")
+    assert not same(RANK + TEXTS + "x = dict.fromkeys(words[rank:])\nx")
+
+
+def test_a_key_by_rank_may_be_one_that_is_known_only_by_rank() -> None:
+    assert constants(RANK + "d = {rank: 1, 'b': 2}\nx = d.get(rank, 0)\nx") >= {1}
+
+
+def test_finally_changes_the_dictionary_that_is_returned() -> None:
+    way = "    try:\n        d = rank and d or {'y': 1}\n        return d\n    finally:\n        d |= {'m': 5}\n"
+    assert 5 in constants(f"{RANK}def f(d):\n{way}x = f({{}}).get('m', 4)\nx")
