@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import containers, orders, writing
+from dslint.python import containers, onceloops, orders, writing
 from dslint.python.binding import Arguments
 from dslint.python.heap import ITEMS, LENGTH
 from dslint.python.joins import join, join_all
@@ -30,10 +30,12 @@ def each(m: Machine, function: Value, columns: list[Value], node: ast.AST) -> tu
 
     rows = _rows(m, columns)
     if rows is not None and len(rows) <= _MAX_CALLS:
-        results = []
-        for row in rows:
+        results, outer = [], m.frame.turn
+        for at, row in enumerate(rows):
+            onceloops.in_turn(m, m.frame, node, at, outer)
             if m.alive:
                 results.append(call_value(m, function, Arguments(list(row)), node))
+        m.frame.turn = outer
         return results, join_all(results), 0
     bits = 0
     for column in columns:

@@ -35,6 +35,8 @@ def _names(test: ast.AST, *, asked: bool = False) -> list[str]:
         node = todo.pop()
         if isinstance(node, ast.List | ast.Set | ast.Dict) and node is not test:
             continue  # `f([rank, step])` puts the rank among other things, and asks nothing about it
+        if isinstance(node, ast.Compare) and not any(isinstance(n, ast.Constant) for n in ast.walk(node)):
+            continue  # `rank == source` compares two ranks of a job
         todo += ast.iter_child_nodes(node)
         base = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
         if isinstance(node, ast.Call | ast.Attribute | ast.Subscript) and asked and isinstance(base, ast.Name):

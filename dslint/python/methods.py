@@ -104,7 +104,8 @@ def _text_result(m: Machine, base: Value, name: str, arguments: Arguments, node:
         m.store.set((atom, "#length"), unknown(OPAQUE, "length", bits, 0, "builtins.int"))
         return made
     if not kind:
-        return m.thing(node, f"`{name}` of a text", operands)
+        part = scalar(m, operands, "builtins.str")  # `partition` gives three texts
+        return one(Tuple((part, part, part)))
     return scalar(m, operands, kind)
 
 

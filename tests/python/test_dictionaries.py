@@ -152,3 +152,26 @@ def test_a_key_by_rank_may_be_one_that_is_known_only_by_rank() -> None:
 def test_finally_changes_the_dictionary_that_is_returned() -> None:
     way = "    try:\n        d = rank and d or {'y': 1}\n        return d\n    finally:\n        d |= {'m': 5}\n"
     assert 5 in constants(f"{RANK}def f(d):\n{way}x = f({{}}).get('m', 4)\nx")
+
+
+@pytest.mark.parametrize("made", ["[{0} for v in [rank, 7]]", "list(map(lambda v: {0}, [rank, 7]))"])
+def test_each_turn_of_a_comprehension_makes_an_object_of_its_own(made: str) -> None:
+    lists = RANK + f"x = {made.format('[v]')}\n"
+    assert constants(lists + "x = x[1][0]\nr = x\nr", "r") == {7}
+    assert not same(lists + "r = x[0][0]\nr", "r")
+    tensors = f"import torch\n{RANK}x = {made.format('torch.tensor(v)')}\n"
+    assert not same(tensors + "r = x[0]\nr", "r")
+    assert same(tensors + "r = x[1]\nr", "r")
+    steps = "def make(n):\n    def step():\n        return [n]\n    return step\n"
+    assert constants(f"{RANK}{steps}x = [f() for f in [make(rank), make(7)]]\nr = x[1][0]\nr", "r") == {7}
+
+
+def test_the_parts_of_a_text_are_texts() -> None:
+    text = f"{TEXTS}rank = words[0].partition('-')[2].count('a')\nimport torch.distributed as dist\nr = rank\nr"
+    assert not held(text, "r")[1] & RANKED
+
+
+def test_a_comparison_of_two_ranks_asks_for_no_job() -> None:
+    text = RANK + "def f(v):\n    if rank == v.rank:\n        return -1\n    return rank\nx = f(open('x'))\nx"
+    assert -1 in constants(text)
+    assert -1 not in constants(text.replace("rank == v.rank", "v.rank < 0"))
