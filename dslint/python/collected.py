@@ -65,7 +65,7 @@ def _listed(cls: str) -> functions.Special:
         if cls != "builtins.set":
             call_special(m, value, "__len__", [], node)  # Python asks how many there may be
         element = items_of(m, value, node)
-        bits = containers.counted(m, value)
+        bits = containers.taken(m, value, node)
         if cls == "builtins.set":
             return containers.new_set(m, node, [element], bits)
         if cls == "reversed":

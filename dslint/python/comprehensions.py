@@ -81,7 +81,7 @@ def _generate(
     from dslint.python.statements import assign
 
     part = node.generators[at]
-    bits = containers.counted(m, subject)
+    bits = containers.taken(m, subject, part.iter)
     counted[0] |= bits
     loop = Loop(part.iter, m.frame.module, subject, bits, Seq(), Seq())
 

@@ -286,6 +286,17 @@ def counted(m: Machine, value: Value) -> int:
     return found
 
 
+def taken(m: Machine, value: Value, node: ast.AST) -> int:
+    """Return the causes for which ranks may take a different number of elements, also from the project's objects."""
+    from dslint.python.generators import turns_of
+
+    found = counted(m, value)
+    for atom in value.atoms:
+        if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom) and named_items(m, atom) is None:
+            found |= turns_of(m, atom, node) & RANKED
+    return found
+
+
 def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> Value | None:
     """Return `list + list`, `tuple + tuple` and `list * number`."""
     if op is ast.Add:

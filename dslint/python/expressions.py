@@ -141,7 +141,7 @@ def _list(m: Machine, node: ast.List) -> Value:
             if known is None:
                 part = containers.iterated(m, inner, element)
                 rest = part if rest is None else join(rest, part)
-                bits |= containers.counted(m, inner)
+                bits |= containers.taken(m, inner, element)
                 continue
             items += known
         else:
@@ -155,7 +155,7 @@ def _set(m: Machine, node: ast.Set) -> Value:
     for element in node.elts:
         if isinstance(element, ast.Starred):
             inner = evaluate(m, element.value)
-            bits |= containers.counted(m, inner)
+            bits |= containers.taken(m, inner, element)
             values.append(containers.iterated(m, inner, element))
         else:
             values.append(evaluate(m, element))

@@ -175,3 +175,12 @@ def test_a_comparison_of_two_ranks_asks_for_no_job() -> None:
     text = RANK + "def f(v):\n    if rank == v.rank:\n        return -1\n    return rank\nx = f(open('x'))\nx"
     assert -1 in constants(text)
     assert -1 not in constants(text.replace("rank == v.rank", "v.rank < 0"))
+
+
+@pytest.mark.parametrize("taken", ["[*bag, 1]", "list(bag)", "[v for v in bag]", "{*bag}"])
+def test_an_object_of_the_project_gives_as_many_items_as_its_generator(taken: str) -> None:
+    body = "    def __init__(self, items):\n        self.items = items\n    def __iter__(self):\n"
+    made = RANK + TEXTS + "class Bag:\n" + body + "        for item in self.items:\n            yield item\n"
+    text = made + "bag = Bag(words[%s:])\nx = len(" + taken + ")\nx"
+    assert not same(text % "rank")
+    assert same(text % "1")
