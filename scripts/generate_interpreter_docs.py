@@ -57,7 +57,7 @@ GROUPS = {
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries writing changes escapes jsontexts collected higher"
-        " methods reflection functions"
+        " methods mappings reflection functions"
     ),
     "Calls": "invoke opaque binding frames stack summaries budgets relevance",
     "Libraries": (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, dictionaries, functions, turns, writing
+from dslint.python import containers, dictionaries, functions, turns
 from dslint.python.binding import Arguments
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
-from dslint.python.values import NOTHING, OPAQUE, Const, Instance, Tuple, Unknown, Value, const, one, unknown
+from dslint.python.values import NOTHING, OPAQUE, Const, Instance, Tuple, Unknown, Value, Written, const, one, unknown
 
 
 def _enumerate(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -65,7 +65,7 @@ def _listed(cls: str) -> functions.Special:
         if cls != "builtins.set":
             call_special(m, value, "__len__", [], node)  # Python asks how many there may be
         element = items_of(m, value, node)
-        bits = containers.counted(m, value)
+        bits = containers.taken(m, value, node)
         if cls == "builtins.set":
             return containers.new_set(m, node, [element], bits)
         if cls == "reversed":
@@ -96,17 +96,32 @@ def _deque(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
 
 
 def _dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
-    made = m.made(node, "builtins.dict")
-    atom = made.single
-    assert isinstance(atom, Instance)
-    containers.clear(m, atom)
+    parts: list[tuple[Value | None, Value, Value]] = []
     value = functions._first(arguments)
     if value is not None:
-        dictionaries.update_dict(m, atom, value, node)
+        parts.append((None, value, one(Written(node, node))))
     for name, item in arguments.keywords.items():
-        writing.store_item(m, made, const(name), item, node, dictionaries.place_of_keyword(arguments, name, node))
+        parts.append((const(name), item, dictionaries.place_of_keyword(arguments, name, node)))
     if arguments.open_keywords is not None:
-        dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords)
+        parts.append((unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords, NOTHING))
+    return dictionaries.made_of(m, node, parts)
+
+
+def _from_keys(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """Return `dict.fromkeys(keys, value)`."""
+    from dslint.python.loops import items_of
+
+    if not 1 <= len(arguments.positional) <= 2 or arguments.rest is not None:
+        return None
+    keys, value = (*arguments.positional, const(None))[:2]
+    items, place = containers.exact_items(m, keys), one(Written(node, node))
+    if items is not None:
+        return dictionaries.made_of(m, node, [(key, value, place) for key in items])
+    counted = containers.counted(m, keys)
+    key = items_of(m, keys, node).with_(counted)
+    made = dictionaries.made_of(m, node, [])
+    if key.atoms and isinstance(made.single, Instance):
+        dictionaries.add_unknown_key(m, made.single, key, value, counted)
     return made
 
 

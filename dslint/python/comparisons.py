@@ -102,6 +102,7 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
         bits = found.varies | m.shape(right)
         if isinstance(left.single, Const) and isinstance(left.single.value, str):
             bits = left.varies | right.varies  # keys are mostly the same everywhere, whatever they hold
+            bits |= containers.lacks_by_rank(m, right, left.single.value)
         return Value(found.atoms, bits, 0, frozenset(), None, found.origin)
     return found
 

@@ -81,7 +81,7 @@ def _generate(
     from dslint.python.statements import assign
 
     part = node.generators[at]
-    bits = containers.counted(m, subject)
+    bits = containers.taken(m, subject, part.iter)
     counted[0] |= bits
     loop = Loop(part.iter, m.frame.module, subject, bits, Seq(), Seq())
 
@@ -141,7 +141,9 @@ def _collected(
         assert isinstance(atom, Instance)
         containers.clear(m, atom)
         for value, key in results:
-            writing.store_item(m, made, key or const(None), value, node, one(Written(node.key, node.value)))
+            key = (key or const(None)).with_(counted)
+            writing.store_item(m, made, key, value, node, one(Written(node.key, node.value)))
+            counted |= m.varies(key) if exact is None else 0  # equal keys are one
         if exact is None and element.atoms:
             m.store.set((atom, REST), element)
             is_filtered = any(part.ifs for part in node.generators)

@@ -193,6 +193,13 @@ def element(m: Machine, value: Value, node: ast.AST) -> Value:
     return found.with_(value.varies, 0, value.made_by)
 
 
+def at_end(m: Machine, atom: Instance, at: Atom | None) -> Value:
+    """Return any item of a list: the one at `at`, which differs where it is counted from ends that differ."""
+    found = join_all(m.elements(atom))
+    is_last = isinstance(at, Const) and isinstance(at.value, int) and at.value < 0
+    return found.with_(m.shape(one(atom))) if is_last and len(found.atoms) > 1 else found
+
+
 def iterated(m: Machine, value: Value, node: ast.AST) -> Value:
     """Return what an iteration over a value gives, with what it does: `__iter__` and generators run."""
     from dslint.python.loops import items_of
@@ -255,7 +262,7 @@ def _instance_element(m: Machine, atom: Instance, node: ast.AST) -> Value:
             [*(const(key) for key in dictionaries.known_keys(m, atom)), m.store.get((atom, "#restkeys")) or NOTHING]
         )
         if keys.atoms or m.content(atom) is None:
-            return keys
+            return keys.with_(dictionaries.places_vary(m, atom))
     yields = m.store.get((atom, "#yields"))
     if yields is not None and (yields.atoms or atom.cls == "builtins.iterator"):
         return yields
@@ -282,6 +289,17 @@ def counted(m: Machine, value: Value) -> int:
     return found
 
 
+def taken(m: Machine, value: Value, node: ast.AST) -> int:
+    """Return the causes for which ranks may take a different number of elements, also from the project's objects."""
+    from dslint.python.generators import turns_of
+
+    found = counted(m, value)
+    for atom in value.atoms:
+        if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom) and named_items(m, atom) is None:
+            found |= turns_of(m, atom, node) & RANKED
+    return found
+
+
 def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> Value | None:
     """Return `list + list`, `tuple + tuple` and `list * number`."""
     if op is ast.Add:
@@ -292,8 +310,10 @@ def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, 
         if _is_list(left) and _is_list(right):
             if first is not None and second is not None:
                 return new_list(m, node, [*first, *second])
-            made = new_list(m, node, [], join(element(m, left, node), element(m, right, node)))
-            _set_length(m, made, m.shape(left) | m.shape(right))
+            bits = m.shape(left) | m.shape(right)  # before it is made: a turn of a loop may make one of them again
+            both = join(element(m, left, node), element(m, right, node)).with_(m.shape(left))
+            made = new_list(m, node, [], both)
+            _set_length(m, made, bits)
             return made
     if op is ast.Mult and (_is_list(left) or isinstance(left.single, Tuple)):
         number = right.single
@@ -307,8 +327,9 @@ def concatenated(m: Machine, op: type[ast.operator], left: Value, right: Value, 
             many = items * max(number.value, 0)
             return one(Tuple(tuple(many))) if isinstance(left.single, Tuple) else new_list(m, node, many)
         if _is_list(left):
+            bits = m.shape(left) | m.varies(right)
             made = new_list(m, node, [], element(m, left, node))
-            _set_length(m, made, m.shape(left) | m.varies(right))
+            _set_length(m, made, bits)
             return made
     return None
 
@@ -321,6 +342,15 @@ def _set_length(m: Machine, made: Value, varies: int) -> None:
 
 def _is_list(value: Value) -> bool:
     return bool(value.atoms) and all(isinstance(a, Instance) and a.cls in LISTS for a in value.atoms)
+
+
+def lacks_by_rank(m: Machine, value: Value, key: object) -> int:
+    """Return the numbers of ranks by which a key of a dictionary is there on some ranks only."""
+    found = 0
+    for atom in value.atoms:
+        if isinstance(atom, Instance) and atom.cls == "builtins.dict" and dictionaries.may_lack(m, atom, key):
+            found |= m.shape(one(atom)) & RANKED
+    return found
 
 
 def contains(m: Machine, left: Value, right: Value) -> Value | None:

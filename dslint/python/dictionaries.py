@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from dslint.python import containers, subscripts, writing
 from dslint.python.binding import Arguments
@@ -42,10 +43,33 @@ def known_keys(m: Machine, atom: Instance) -> list[object]:
     for choice in found.atoms if found is not None else ():
         if isinstance(choice, Tuple):
             for item in choice.items:
-                for key in item.atoms:
-                    if isinstance(key, Const):
-                        keys[key.value] = None
+                keys.update(dict.fromkeys(_keys_at(item)))
+        else:  # too many orders to keep them apart
+            names = (name for name in tuple(m.store.names.get(atom, ())) if isinstance(name, tuple))
+            keys.update((name[1], None) for name in names if name[0] == "key")
     return list(keys)
+
+
+def _keys_at(item: Value) -> list[object]:
+    """Return the keys that may stand at one place of an order: on each rank another one where ranks added them so."""
+    found: list[object] = []
+    for atom in item.atoms:
+        values = atom.values if isinstance(atom, PerRank) else (atom.value,) if isinstance(atom, Const) else ()
+        found += [value for value in values if value is not UNKNOWN_LANE]
+    return found
+
+
+def places_vary(m: Machine, atom: Instance) -> int:
+    """Return the causes for which ranks may find another key at the same place: others are there, or another order."""
+    order = m.store.get((atom, "#keys"))
+    return m.shape(one(atom)) | (m.varies(order) if order is not None else 0)
+
+
+def is_ordered(m: Machine, atom: Instance) -> bool:
+    """Return whether the constant keys of a dictionary have one order that is known."""
+    order = m.store.get((atom, "#keys"))
+    choice = order.single if order is not None else Tuple(())
+    return isinstance(choice, Tuple) and all(isinstance(item.single, Const) for item in choice.items)
 
 
 def _dict_item(m: Machine, atom: Instance, key: Value, node: ast.AST) -> Value:
@@ -97,8 +121,9 @@ def _dict_by_lane(m: Machine, atom: Instance, key: PerRank) -> Value:
         values.append(single.value if isinstance(single, Const) else UNKNOWN_LANE)
     varies = m.worlds.varies(tuple(values), m.worlds.full) if UNKNOWN_LANE not in values else 0
     every = join_all(v for v in (m.store.get((atom, ("key", k))) for k in known_keys(m, atom)) if v is not None)
-    if UNKNOWN_LANE in values:
-        return every.with_(m.worlds.varies(key.values, m.worlds.full))
+    rest = m.store.get((atom, REST))
+    if UNKNOWN_LANE in values or (rest is not None and rest.atoms):
+        return join(every, rest or NOTHING).with_(m.worlds.varies(key.values, m.worlds.full))
     return Value(frozenset((PerRank(tuple(values)),)), varies)
 
 
@@ -130,22 +155,67 @@ def place_of_keyword(arguments: Arguments, name: str, node: ast.AST) -> Value:
 
 
 def _note_key(m: Machine, atom: Instance, key: Const) -> None:
-    keys = known_keys(m, atom)
-    if key.value not in keys:
-        m.store.set((atom, "#keys"), one(Tuple(tuple(const(k) for k in (*keys, key.value)))))
+    _set_orders(
+        m, atom, lambda keys: keys if any(key.value in _keys_at(k) for k in keys) else (*keys, const(key.value))
+    )
+
+
+def _set_orders(m: Machine, atom: Instance, change: Callable[[tuple[Value, ...]], tuple[Value, ...]]) -> None:
+    """Change each order that the constant keys of a dictionary may have."""
+    old = m.store.get((atom, "#keys"))
+    choices = old.atoms if old is not None and old.atoms else frozenset((Tuple(()),))
+    atoms = frozenset(Tuple(change(choice.items)) if isinstance(choice, Tuple) else choice for choice in choices)
+    if atoms != choices or old is None:
+        m.store.set((atom, "#keys"), Value(atoms, old.varies if old is not None and len(atoms) > 1 else 0))
+
+
+def made_of(m: Machine, node: ast.AST, parts: list[tuple[Value | None, Value, Value]]) -> Value:
+    """Return a new dictionary of keys, values and places in turn; without a key, of all pairs of the value."""
+    made = m.made(node, "builtins.dict")
+    atom = made.single
+    assert isinstance(atom, Instance)
+    # The turn of a loop before this one has made it, and this one takes it over: `d = {**d, "a": 1}`.
+    again = [at for at, (key, value, _) in enumerate(parts) if key is None and atom in value.atoms]
+    if not again:
+        containers.clear(m, atom)
+    for at, (key, value, place) in enumerate(parts):
+        if at in again:
+            _take_over(m, atom, value, node)
+        elif key is None:
+            update_dict(m, atom, value, node)
+        elif not place.atoms:
+            add_unknown_key(m, atom, key, value)
+        else:
+            writing._store_item(m, atom, key, value, all(at > before for before in again), node, place)
+    return made
+
+
+def _take_over(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
+    """Keep in a dictionary what it held in the turn before, or what others hold that may stand in its place."""
+    others = [other for other in value.atoms if other != atom]
+    for key in known_keys(m, atom):
+        if any(not isinstance(other, Instance) or key not in known_keys(m, other) for other in others):
+            m.store.set((atom, ("maybe", key)), containers._TRUE)
+    if others:
+        update_dict(m, atom, value, node)
 
 
 def update_dict(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add all pairs of another dictionary to a dictionary."""
+    bits = value.varies if len(value.atoms) > 1 else 0
+    counted = bits | m.shape(value)
+    if counted:
+        m.store.set((atom, LENGTH), writing._length(m, atom, counted))
     for other in value.atoms:
         if isinstance(other, Instance) and other.cls == "builtins.dict":
             rest = m.store.get((other, REST))
             if rest is not None and rest.atoms:
                 names = m.store.get((other, "#restkeys")) or unknown(OPAQUE, "key of a dictionary")
-                add_unknown_key(m, atom, names, rest, m.shape(one(other)))
+                add_unknown_key(m, atom, names, rest.with_(bits), m.shape(one(other)))
             for key in known_keys(m, other):
                 stored = m.store.get((other, ("key", key)))
                 if stored is not None and stored.atoms:
+                    stored = stored.with_(bits)
                     sure = len(value.atoms) == 1 and not may_lack(m, other, key)
                     had = m.store.get((atom, ("key", key)))
                     writing._store_item(m, atom, const(key), stored, sure, node, place_of(m, other, key, node))
@@ -185,17 +255,16 @@ def drop_key(m: Machine, atom: Instance, key: object) -> None:
     """Do `del d[key]` for a constant key."""
     if containers.is_owned(m, atom) and not (m.keeps_configs and is_escaped(m, atom)):
         m.store.set((atom, ("key", key)), NOTHING)
-        keys = [k for k in known_keys(m, atom) if k != key]
-        m.store.set((atom, "#keys"), one(Tuple(tuple(const(k) for k in keys))))
+        _set_orders(m, atom, lambda keys: tuple(k for k in keys if k.constants != (key,)))
     elif key in known_keys(m, atom):
         m.store.set((atom, ("maybe", key)), containers._TRUE)
 
 
-def drop_some(m: Machine, atom: Instance) -> None:
-    """Do `del d[key]` for a key that is not known: any may be gone."""
+def drop_some(m: Machine, atom: Instance, varies: int = 0) -> None:
+    """Do `del d[key]` for a key that is not known, or not the same on all ranks: any may be gone."""
     for key in known_keys(m, atom):
         m.store.set((atom, ("maybe", key)), containers._TRUE)
-    m.store.set((atom, LENGTH), writing._length(m, atom, 0))
+    m.store.set((atom, LENGTH), writing._length(m, atom, varies))
 
 
 def add_unknown_key(
@@ -230,8 +299,10 @@ def updated_in_place(m: Machine, old: Value, value: Value, node: ast.AST) -> boo
     from dslint.python.invoke import call_member
 
     atoms = [atom for atom in old.atoms if isinstance(atom, Instance) and atom.cls == "builtins.dict"]
-    if len(atoms) == len(old.atoms) > 0:
-        call_member(m, old, "update", Arguments([value]), node)
+    others = [atom for atom in old.atoms if atom not in atoms and not isinstance(atom, Const | PerRank)]
+    if atoms and not others:  # no constant takes a dictionary
+        dicts = Value(frozenset(atoms), old.varies, old.shape, old.made_by, old.number, old.origin)
+        call_member(m, dicts, "update", Arguments([value]), node)
         return True
     if atoms and m.keeps_configs:
         lose(m, old)

@@ -21,7 +21,6 @@ from dslint.python import (
     ragged,
     ranknames,
     subscripts,
-    writing,
 )
 from dslint.python.events import Alt, Seq
 from dslint.python.heap import OutOfBudgetError
@@ -142,7 +141,7 @@ def _list(m: Machine, node: ast.List) -> Value:
             if known is None:
                 part = containers.iterated(m, inner, element)
                 rest = part if rest is None else join(rest, part)
-                bits |= containers.counted(m, inner)
+                bits |= containers.taken(m, inner, element)
                 continue
             items += known
         else:
@@ -156,7 +155,7 @@ def _set(m: Machine, node: ast.Set) -> Value:
     for element in node.elts:
         if isinstance(element, ast.Starred):
             inner = evaluate(m, element.value)
-            bits |= containers.counted(m, inner)
+            bits |= containers.taken(m, inner, element)
             values.append(containers.iterated(m, inner, element))
         else:
             values.append(evaluate(m, element))
@@ -164,19 +163,14 @@ def _set(m: Machine, node: ast.Set) -> Value:
 
 
 def _dict(m: Machine, node: ast.Dict) -> Value:
-    made = m.made(node, "builtins.dict")
-    atom = made.single
-    assert isinstance(atom, Instance)
-    containers.clear(m, atom)
+    parts: list[tuple[Value | None, Value, Value]] = []
     for key, value in zip(node.keys, node.values, strict=True):
-        if key is None:
-            dictionaries.update_dict(m, atom, evaluate(m, value), node)
-        else:
-            name = evaluate(m, key)
-            place = one(Written(key, value, isinstance(key, ast.Constant)))
-            writing.store_item(m, made, name, evaluate(m, value), node, place)
-    if not node.keys and containers.is_registry(m):
-        dictionaries.add_unknown_key(m, atom, containers.REGISTERED, containers.REGISTERED)
+        name = evaluate(m, key) if key is not None else None
+        place = one(Written(key or value, value, isinstance(key, ast.Constant)))
+        parts.append((name, evaluate(m, value), place))
+    made = dictionaries.made_of(m, node, parts)
+    if not node.keys and containers.is_registry(m) and isinstance(made.single, Instance):
+        dictionaries.add_unknown_key(m, made.single, containers.REGISTERED, containers.REGISTERED)
     return made
 
 

@@ -280,6 +280,7 @@ FUNCTIONS: dict[str, Special] = {
     "builtins.reversed": collected._listed("reversed"),
     "collections.deque": collected._deque,
     "builtins.dict": collected._dict,
+    "builtins.dict.fromkeys": collected._from_keys,
     "collections.OrderedDict": collected._dict,
     "collections.defaultdict": collected._default_dict,
     "builtins.isinstance": reflection._isinstance,

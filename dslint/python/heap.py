@@ -369,15 +369,13 @@ class Heap:
 
     def elements(self, atom: Instance) -> list[Value]:
         """Return the values that a list, dict or set may hold."""
-        found: list[Value] = []
-        items = self.store.get((atom, ITEMS))
-        if items is not None:
-            for choice in items.atoms:
-                if isinstance(choice, Tuple):
-                    found += [item.with_(items.varies) for item in choice.items] if items.varies else choice.items
-        rest = self.store.get((atom, REST))
-        if rest is not None:
-            found.append(rest)
+        items, rest = self.store.get((atom, ITEMS)), self.store.get((atom, REST))
+        exact = [choice for choice in items.atoms if isinstance(choice, Tuple)] if items is not None else []
+        found = [item.with_(items.varies) for choice in exact for item in choice.items] if items is not None else []
+        found += [rest] if rest is not None else []
+        if exact and rest is not None and rest.atoms:  # on some ways only the items stand where they were
+            length = self.store.get((atom, LENGTH))
+            found = [item.with_(length.varies) for item in found] if length is not None else found
         if atom.cls == "builtins.dict":
             for name in tuple(self.store.names.get(atom, ())):
                 stored = self.store.get((atom, name)) if isinstance(name, tuple) and name[0] == "key" else None

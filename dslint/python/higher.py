@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import containers, orders, writing
+from dslint.python import containers, onceloops, orders, writing
 from dslint.python.binding import Arguments
 from dslint.python.heap import ITEMS, LENGTH
 from dslint.python.joins import join, join_all
@@ -30,10 +30,12 @@ def each(m: Machine, function: Value, columns: list[Value], node: ast.AST) -> tu
 
     rows = _rows(m, columns)
     if rows is not None and len(rows) <= _MAX_CALLS:
-        results = []
-        for row in rows:
+        results, outer = [], m.frame.turn
+        for at, row in enumerate(rows):
+            onceloops.in_turn(m, m.frame, node, at, outer)
             if m.alive:
                 results.append(call_value(m, function, Arguments(list(row)), node))
+        m.frame.turn = outer
         return results, join_all(results), 0
     bits = 0
     for column in columns:
@@ -140,18 +142,10 @@ def _sorted(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         for item in items:
             inner |= m.varies(item)
         return containers.new_list(m, node, [element.with_(inner | bits)] * len(items))
+    number = frozenset((Unknown(OPAQUE, "length", "builtins.int"),))
+    length = Value(number, containers.counted(m, column), 0, frozenset(), None, m.origin(column))
     made = containers.new_list(m, node, [], element.with_(bits))
-    atom = made.single
-    assert isinstance(atom, Instance)
-    length = Value(
-        frozenset((Unknown(OPAQUE, "length", "builtins.int"),)),
-        containers.counted(m, column),
-        0,
-        frozenset(),
-        None,
-        m.origin(column),
-    )
-    m.store.set((atom, LENGTH), length)
+    m.store.set((made.single, LENGTH), length)
     return made
 
 
@@ -194,6 +188,8 @@ def sort_in_place(m: Machine, atom: Instance, arguments: Arguments, node: ast.AS
         m.store.set((atom, ITEMS), items)
     else:
         writing.loosen(m, atom)
+        for item in m.elements(made) if isinstance(made, Instance) else ():
+            writing._add_rest(m, atom, item)
     orders.forget(m, atom)
 
 

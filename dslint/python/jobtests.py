@@ -19,7 +19,7 @@ def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
     if value is not None and any(isinstance(atom, PerRank) for atom in value.atoms):
         return False  # it counts them, and some jobs take the other way
     if isinstance(node, ast.Try):  # without a job the question raises
-        return any(_WORDS.search(word) for statement in node.body for word in _names(statement))
+        return any(_WORDS.search(word) for statement in node.body for word in _names(statement, asked=True))
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         ways = (n for n in ast.walk(node) if isinstance(n, ast.If | ast.Try) and _returns(n))
         return any(asks_for_job(way, None) for way in ways)
@@ -27,15 +27,23 @@ def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
     return test is not None and any(_WORDS.search(word) for word in _names(test))
 
 
-def _names(test: ast.AST) -> list[str]:
-    found = []
+def _names(test: ast.AST, *, asked: bool = False) -> list[str]:
+    """Return the words of a test; with `asked` only those that can raise: reading `rank` does not."""
+    found: list[str] = []
     todo: list[ast.AST] = [test]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.List | ast.Set | ast.Dict) and node is not test:
             continue  # `f([rank, step])` puts the rank among other things, and asks nothing about it
+        if isinstance(node, ast.Compare) and not any(isinstance(n, ast.Constant) for n in ast.walk(node)):
+            continue  # `rank == source` compares two ranks of a job
         todo += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Name):
+        base = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
+        if isinstance(node, ast.Call | ast.Attribute | ast.Subscript) and asked and isinstance(base, ast.Name):
+            found.append(base.id)
+        if isinstance(node, ast.alias):
+            found += [node.name, node.asname or ""] if asked else []
+        elif isinstance(node, ast.Name) and not asked:
             found.append(node.id)
         elif isinstance(node, ast.Attribute):
             found.append(node.attr)

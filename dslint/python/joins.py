@@ -82,7 +82,8 @@ def rank_or_constant(first: Value, second: Value) -> Value | None:
         atom, constant = value.single, other.single
         if not isinstance(atom, PerRank) or not isinstance(constant, Const) or isinstance(atom.values[0], bool):
             continue
-        alone = (0, -1, None) if value.varies & RANKED else (1,) if value.varies & WORLD else ()
+        first_rank = (0,) if atom.values[0] in (0, UNKNOWN_LANE) else ()  # a run of one process is its rank 0
+        alone = (*first_rank, -1, None) if value.varies & RANKED else (1,) if value.varies & WORLD else ()
         if constant.value in alone and not isinstance(constant.value, bool):
             return value
     return None

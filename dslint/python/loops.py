@@ -167,8 +167,12 @@ def _after(
     if varies & (DIVERGENT | LOST):
         for key, old in before.items():
             now = m.store.get(key)
-            if now is not None and old is not None and old.atoms and (not is_same(now, old) or key[1] == LENGTH):
+            is_other = old is not None and old.atoms and now is not None and not is_same(now, old)
+            if now is not None and (is_other or (key[1] == LENGTH and old is not None)):
                 m.store.set(key, now.with_(varies, varies))
+            if isinstance(key[1], tuple) and key[1][0] == "key" and m.lacks(key):
+                number = m.store.get((key[0], LENGTH))  # a turn adds or takes it
+                m.store.set((key[0], LENGTH), (number or NOTHING).with_(varies))
     mark, control, lanes = m.store.mark(), m.control, m.lanes
     outcomes: list[Outcome] = []
     if not endless:

@@ -1,19 +1,16 @@
-"""Methods of builtin types: texts are computed, lists and dictionaries change what they hold."""
+"""Methods of builtin types: texts are computed, lists change what they hold."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
-from dslint.python import containers, dictionaries, subscripts, texts, writing
+from dslint.python import containers, mappings, texts, writing
 from dslint.python.binding import Arguments
-from dslint.python.escapes import is_escaped
-from dslint.python.heap import ITEMS, REST
-from dslint.python.joins import join, join_all
+from dslint.python.heap import ITEMS, LENGTH
 from dslint.python.machine import Machine
+from dslint.python.mappings import Handler
 from dslint.python.operators import apply
 from dslint.python.values import (
-    NOTHING,
     OPAQUE,
     Atom,
     Const,
@@ -22,7 +19,6 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
-    Written,
     const,
     one,
     unknown,
@@ -44,7 +40,7 @@ def call_builtin_method(
         if receiver.cls in (*containers.LISTS, "builtins.set"):
             handler = _LIST.get(name)
         elif receiver.cls == "builtins.dict":
-            handler = _DICT.get(name)
+            handler = mappings.METHODS.get(name)
         elif receiver.cls == "builtins.generator":
             handler = _GENERATOR.get(name)
         else:
@@ -108,7 +104,8 @@ def _text_result(m: Machine, base: Value, name: str, arguments: Arguments, node:
         m.store.set((atom, "#length"), unknown(OPAQUE, "length", bits, 0, "builtins.int"))
         return made
     if not kind:
-        return m.thing(node, f"`{name}` of a text", operands)
+        part = scalar(m, operands, "builtins.str")  # `partition` gives three texts
+        return one(Tuple((part, part, part)))
     return scalar(m, operands, kind)
 
 
@@ -125,12 +122,40 @@ def _extend(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> 
 
 
 def _insert(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
+    at = arguments.positional[0] if len(arguments.positional) > 1 else const(0)
+    for value in arguments.positional[-1:]:
+        writing.insert(m, atom, at, value, node)
+    return const(None)
+
+
+def _extend_left(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
     writing.loosen(m, atom)
-    return _append(m, atom, arguments, node)
+    _extend(m, atom, arguments, node)
+    return _reorder(m, atom, arguments, node)
+
+
+def _reverse(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
+    items = containers.exact_items(m, one(atom))
+    if items is None or not containers.is_owned(m, atom):
+        return _reorder(m, atom, arguments, node)
+    m.store.set((atom, ITEMS), one(Tuple(tuple(items[::-1]))))
+    return const(None)
 
 
 def _reorder(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    writing.loosen(m, atom)
+    bits = 0
+    for value in arguments.positional:
+        bits |= m.varies(value)
+    writing.moved(m, atom, bits)
+    return const(None)
+
+
+def _remove(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
+    _reorder(m, atom, arguments, node)
+    bits = 0  # a set may lack what is discarded
+    for value in arguments.positional if atom.cls == "builtins.set" else ():
+        bits |= m.varies(value)
+    m.store.set((atom, LENGTH), writing._length(m, atom, bits))
     return const(None)
 
 
@@ -149,16 +174,15 @@ def _pop(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Val
         if containers.is_owned(m, atom):
             m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
             return found
-    found = join_all(m.elements(atom))
-    writing.loosen(m, atom)
-    m.store.set((atom, "#length"), writing._length(m, atom, 0))
+    bits = m.varies(arguments.positional[0]) if arguments.positional else 0
+    found = containers.at_end(m, atom, at).with_(bits)
+    writing.moved(m, atom, bits)
+    m.store.set((atom, LENGTH), writing._length(m, atom, 0))
     return found if found.atoms else unknown(OPAQUE, "popped from an empty list")
 
 
 def _clear(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    if atom.cls == "builtins.dict" and m.keeps_configs and is_escaped(m, atom):
-        dictionaries.drop_some(m, atom)
-    elif containers.is_owned(m, atom):
+    if containers.is_owned(m, atom):
         containers.clear(m, atom)
     else:
         writing.loosen(m, atom)
@@ -190,19 +214,18 @@ def _tested(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> 
 
 # Methods that change a list in place.
 _CHANGES = frozenset({"append", "extend", "insert", "remove", "pop", "clear", "reverse", "sort"})
-Handler = Callable[[Machine, Instance, Arguments, ast.AST], Value]
 _LIST: dict[str, Handler] = {
     "append": _append,
     "appendleft": _insert,
     "add": _append,
     "extend": _extend,
-    "extendleft": _extend,
+    "extendleft": _extend_left,
     "update": _extend,
     "insert": _insert,
     "sort": _sort,
-    "reverse": _reorder,
-    "remove": _reorder,
-    "discard": _reorder,
+    "reverse": _reverse,
+    "remove": _remove,
+    "discard": _remove,
     "rotate": _reorder,
     "pop": _pop,
     "popleft": lambda m, atom, arguments, node: _pop(m, atom, Arguments([const(0)]), node),
@@ -217,146 +240,6 @@ _LIST: dict[str, Handler] = {
     "issubset": _tested,
     "issuperset": _tested,
     "isdisjoint": _tested,
-}
-
-
-def _get(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    if not arguments.positional:
-        return m.thing(node, "item of a dictionary", (one(atom),))
-    key = arguments.positional[0]
-    default = (
-        arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("default", const(None))
-    )
-    single = key.single
-    rest = m.store.get((atom, REST))
-    if isinstance(single, Const):
-        stored = m.store.get((atom, ("key", single.value)))
-        if stored is not None and stored.atoms:
-            if not dictionaries.may_lack(m, atom, single.value):
-                return stored
-            default = join(stored, default, m.shape(one(atom)))
-        if rest is None or not rest.atoms:
-            return default
-        return join(rest, default, m.shape(one(atom)))
-    return join(dictionaries._dict_item(m, atom, key, node), default)
-
-
-def _keys(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    rest = m.store.get((atom, REST))
-    keys = [const(key) for key in _live_keys(m, atom)]
-    if (rest is None or not rest.atoms) and _is_exact(m, atom):
-        return one(Tuple(tuple(keys), "builtins.dict_keys"))
-    more = _rest_keys(m, atom, rest)
-    return _view(m, atom, node, join_all([*keys, more]), "builtins.dict_keys")
-
-
-def _rest_keys(m: Machine, atom: Instance, rest: Value | None) -> Value:
-    if rest is None or not rest.atoms:
-        return NOTHING
-    return m.store.get((atom, "#restkeys")) or unknown(OPAQUE, "key of a dictionary", m.varies(rest))
-
-
-def _is_exact(m: Machine, atom: Instance) -> bool:
-    """Return whether the keys of a dictionary and their order are known."""
-    keys = m.store.get((atom, "#keys"))
-    is_one = keys is None or len(keys.atoms) <= 1
-    return (
-        is_one and m.content(atom) is None and not any(dictionaries.may_lack(m, atom, k) for k in _live_keys(m, atom))
-    )
-
-
-def _view(m: Machine, atom: Instance, node: ast.AST, item: Value, cls: str) -> Value:
-    """Return `d.keys()` and the like of a dictionary with keys that are not all known."""
-    bits = m.shape(one(atom))
-    origin = m.origin(one(atom))
-    content = Value(frozenset((Unknown(OPAQUE, "view of a dictionary"),)), 0, bits, frozenset(), None, origin)
-    made = m.made(node, cls, content)
-    view = made.single
-    assert isinstance(view, Instance)
-    m.store.set((view, "#yields"), item)
-    return made
-
-
-def _live_keys(m: Machine, atom: Instance) -> list[object]:
-    found = []
-    for key in dictionaries.known_keys(m, atom):
-        stored = m.store.get((atom, ("key", key)))
-        if stored is not None and stored.atoms:
-            found.append(key)
-    return found
-
-
-def _values(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    rest = m.store.get((atom, REST))
-    values = [m.store.get((atom, ("key", key))) or NOTHING for key in _live_keys(m, atom)]
-    if (rest is None or not rest.atoms) and _is_exact(m, atom):
-        return one(Tuple(tuple(values), "builtins.dict_values"))
-    return _view(m, atom, node, join_all([*values, rest or NOTHING]), "builtins.dict_values")
-
-
-def _pairs(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    rest = m.store.get((atom, REST))
-    pairs = [one(Tuple((const(k), m.store.get((atom, ("key", k))) or NOTHING))) for k in _live_keys(m, atom)]
-    if (rest is None or not rest.atoms) and _is_exact(m, atom):
-        return one(Tuple(tuple(pairs), "builtins.dict_items"))
-    keys = join_all([*(const(k) for k in _live_keys(m, atom)), _rest_keys(m, atom, rest)])
-    values = join_all([rest or NOTHING, *(m.store.get((atom, ("key", k))) or NOTHING for k in _live_keys(m, atom))])
-    return _view(m, atom, node, one(Tuple((keys, values))), "builtins.dict_items")
-
-
-def _update(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    for value in arguments.positional:
-        dictionaries.update_dict(m, atom, value, node)
-    for name, value in arguments.keywords.items():
-        place = dictionaries.place_of_keyword(arguments, name, node)
-        writing.store_item(m, one(atom), const(name), value, node, place)
-    if arguments.open_keywords is not None:
-        dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords)
-    return const(None)
-
-
-def _setdefault(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    default = arguments.positional[1] if len(arguments.positional) > 1 else const(None)
-    if not arguments.positional:
-        return default
-    key = arguments.positional[0]
-    single = key.single
-    place = one(Written(arguments.nodes.get(0, node), arguments.nodes.get(1, node)))
-    if isinstance(single, Const):
-        found = _get(m, atom, Arguments([key, default]), node)
-        had = m.store.get((atom, ("key", single.value)))
-        is_there = had is not None and had.atoms and not dictionaries.may_lack(m, atom, single.value)
-        if not is_there or not m.keeps_configs:
-            place = dictionaries.place_of(m, atom, single.value, node) if had is not None and had.atoms else place
-            writing.store_item(m, one(atom), key, found, node, place)
-        return found
-    writing.store_item(m, one(atom), key, default, node, place)
-    return dictionaries._dict_item(m, atom, key, node)
-
-
-def _pop_key(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    found = _get(m, atom, Arguments(arguments.positional[:2] or [unknown(OPAQUE, "key")]), node)
-    single = arguments.positional[0].single if arguments.positional else None
-    if isinstance(single, Const):
-        if len(arguments.positional) == 1:  # without a default the key is there
-            stored = subscripts.item(m, one(atom), arguments.positional[0], node)
-            found = stored if stored.atoms else found
-        dictionaries.drop_key(m, atom, single.value)
-    else:
-        dictionaries.drop_some(m, atom)
-    return found
-
-
-_DICT: dict[str, Handler] = {
-    "get": _get,
-    "keys": _keys,
-    "values": _values,
-    "items": _pairs,
-    "update": _update,
-    "setdefault": _setdefault,
-    "pop": _pop_key,
-    "clear": _clear,
-    "copy": _copy,
 }
 
 

@@ -37,9 +37,8 @@ def ran_once(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None
 
 def in_turn(m: Machine, frame: Frame, node: ast.AST, at: int, outer: int = 0) -> None:
     """Let what a frame makes from here on be objects of one turn of a loop."""
-    if m.keeps_configs:
-        frame.turn = m.context((frame.id, outer, id(node), "turn", at))
-        m.turn += 1
+    frame.turn = m.context((frame.id, outer, id(node), "turn", at))
+    m.turn += 1
 
 
 def ran_in_turns(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None) -> bool:

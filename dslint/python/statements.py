@@ -160,15 +160,7 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
         old = subscripts.item(m, evaluate(m, target.value), _index(m, target), target)
     value = evaluate(m, node.value)
     growing(m, target, value, node)
-    atom = old.single
-    if (
-        isinstance(atom, Instance)
-        and atom.cls in ("builtins.list", "builtins.set")
-        and isinstance(node.op, ast.Add | ast.BitOr)
-    ):
-        writing.extend(m, atom, value, node)
-        return
-    if isinstance(node.op, ast.Add | ast.BitOr) and writing.extend_one_of(m, old, value, node):
+    if writing.augmented(m, old, type(node.op), value, node):
         return
     if isinstance(node.op, ast.BitOr) and dictionaries.updated_in_place(m, old, value, node):
         return
@@ -179,10 +171,9 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
 
 def _index(m: Machine, target: ast.Subscript) -> Value:
     if isinstance(target.slice, ast.Slice):
-        for part in (target.slice.lower, target.slice.upper, target.slice.step):
-            if part is not None:
-                evaluate(m, part)
-    return unknown(OPAQUE, "slice") if isinstance(target.slice, ast.Slice) else evaluate(m, target.slice)
+        ends = (target.slice.lower, target.slice.upper, target.slice.step)
+        return unknown(OPAQUE, "slice", _bits(m, [evaluate(m, end) for end in ends if end is not None])[0])
+    return evaluate(m, target.slice)
 
 
 def _if(m: Machine, node: ast.If) -> None:
@@ -329,15 +320,15 @@ def _delete(m: Machine, node: ast.Delete) -> None:
             m.store.set((m.frame.id, target.id), NOTHING)
         elif isinstance(target, ast.Subscript):
             base = evaluate(m, target.value)
-            key = _index(m, target).single
+            key = (index := _index(m, target)).single
             for atom in base.atoms:
                 if isinstance(atom, Instance) and atom.cls == "builtins.dict":
                     if isinstance(key, Const):
                         dictionaries.drop_key(m, atom, key.value)
                     else:
-                        dictionaries.drop_some(m, atom)
+                        dictionaries.drop_some(m, atom, m.varies(index))
                 elif isinstance(atom, Instance):
-                    writing.loosen(m, atom)
+                    writing.remove_at(m, atom, index, is_part=isinstance(target.slice, ast.Slice))
         elif isinstance(target, ast.Attribute):
             for atom in evaluate(m, target.value).atoms:
                 m.store.set((atom, target.attr), NOTHING)

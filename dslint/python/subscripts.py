@@ -114,7 +114,7 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
         items = containers.exact_items(m, one(atom))
         if items is not None:
             return _position(m, items, key, node)
-        found = join_all(m.elements(atom))
+        found = containers.at_end(m, atom, key.single)
         if found.atoms:
             return found.with_(m.varies(key))
     if atom.cls == "builtins.dict":
@@ -181,10 +181,11 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         return one(Tuple(tuple(cut), kept.cls)) if isinstance(kept, Tuple) else containers.new_list(m, node, cut)
     cls = next((a.cls for a in base.atoms if isinstance(a, Instance) and isinstance(a.cls, str)), "")
     if cls in containers.LISTS or isinstance(base.single, Tuple):
+        counted = bits | m.shape(base)  # before the part is made: a turn of a loop may make `base` again
         made = containers.new_list(m, node, [], containers.element(m, base, node).with_(bits))
         atom = made.single
         assert isinstance(atom, Instance)
-        m.store.set((atom, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
+        m.store.set((atom, LENGTH), containers.length_of(m, node, counted))
         _part_of_argv(m, base, parts, atom)
         return made
     if _is_text(base) and not bits & RANKED:
@@ -211,6 +212,7 @@ def _is_text(value: Value) -> bool:
 def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.AST) -> list[Value]:
     """Return what the targets of `a, *b, c = value` get."""
     choices = []
+    stars: list[tuple[list[Value], Value | None, int]] = []
     for atom in value.atoms:
         items = containers.exact_items(
             m, Value(frozenset((atom,)), value.varies, value.shape, value.made_by, None, value.origin)
@@ -221,16 +223,28 @@ def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.A
                 any_item = Value(any_item.atoms, any_item.varies, any_item.shape, any_item.made_by, None, value.origin)
             items = [any_item] * count
             if star is not None:
-                bits = containers.counted(m, one(atom)) | value.varies
-                items[star] = containers.new_list(m, node, [], any_item, counted_by=bits)
+                stars.append(([], any_item, containers.counted(m, one(atom)) | value.varies))
         elif star is not None:
             tail = count - star - 1
-            middle = items[star : len(items) - tail]
-            items = [*items[:star], containers.new_list(m, node, middle), *items[len(items) - tail :]]
+            stars.append((items[star : len(items) - tail], None, 0))
+            items = [*items[:star], NOTHING, *items[len(items) - tail :]]
         choices.append(items)
     if not choices:
         return [unknown(OPAQUE, "nothing to unpack", LOST)] * count
     found = choices[0]
     for other in choices[1:]:
         found = [join(a, b) for a, b in zip(found, other, strict=True)]
+    if star is not None:
+        found[star] = _star(m, stars, value.varies, node)
     return found
+
+
+def _star(m: Machine, parts: list[tuple[list[Value], Value | None, int]], varies: int, node: ast.AST) -> Value:
+    """Return the list of a starred target, for the items, others and the causes of another number that it may get."""
+    items, rest, bits = parts[0]
+    if len(parts) == 1:
+        return containers.new_list(m, node, items, rest, counted_by=bits)
+    every = join_all(item for items, rest, _ in parts for item in (*items, rest or NOTHING)).with_(varies)
+    for *_, more in parts:
+        bits |= more
+    return containers.new_list(m, node, [], every, counted_by=bits | varies)

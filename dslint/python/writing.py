@@ -52,7 +52,7 @@ def store_slice(m: Machine, base: Value, items: Value, varies: int, node: ast.AS
     """Do `base[i:j] = items`: a list may grow or shrink, and nobody knows where."""
     for atom in base.atoms:
         if isinstance(atom, Instance) and atom.cls in containers.LISTS:
-            loosen(m, atom)
+            moved(m, atom, varies)
             _add_rest(m, atom, items.with_(varies))
             m.store.set((atom, LENGTH), _length(m, atom, varies))
         else:
@@ -145,6 +145,15 @@ def _add_rest(m: Machine, atom: Instance, value: Value) -> None:
     m.store.set((atom, REST), value if rest is None else join(rest, value))
 
 
+def _add_last(m: Machine, atom: Instance, value: Value) -> None:
+    """Add items at the end, which is another place on ranks that have another number of items."""
+    length = m.store.get((atom, LENGTH))
+    _add_rest(m, atom, value)
+    rest = m.store.get((atom, REST))
+    if length is not None and length.varies and rest is not None and len(rest.atoms) > 1:
+        m.store.set((atom, REST), rest.with_(length.varies))
+
+
 def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add one element to a list or set."""
     note_change(m, atom)
@@ -154,7 +163,7 @@ def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
             m.store.set((atom, ITEMS), one(Tuple((*items, value))))
             return
         loosen(m, atom)
-    _add_rest(m, atom, value)
+    _add_last(m, atom, value)
     m.store.set((atom, LENGTH), _length(m, atom, 0))
 
 
@@ -172,8 +181,36 @@ def extend(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
         m.store.set((atom, ITEMS), one(Tuple((*items, *more))))
         return
     loosen(m, atom)
-    _add_rest(m, atom, containers.iterated(m, value, node))
+    _add_last(m, atom, containers.iterated(m, value, node))
     m.store.set((atom, LENGTH), _length(m, atom, containers.counted(m, value)))
+
+
+def augmented(m: Machine, old: Value, op: type[ast.operator], value: Value, node: ast.AST) -> bool:
+    """Do `items += value`, `items |= value` or `items *= value` in place; return whether it is a list or a set."""
+    atom = old.single
+    if op in (ast.Add, ast.BitOr):
+        if not isinstance(atom, Instance) or atom.cls not in (*containers.LISTS, "builtins.set"):
+            return extend_one_of(m, old, value, node)
+        extend(m, atom, value, node)
+        return True
+    lists = [each for each in old.atoms if isinstance(each, Instance) and each.cls in containers.LISTS]
+    if op is not ast.Mult or len(lists) < len(old.atoms):
+        return False
+    for each in lists:
+        _repeat(m, each, value, 0 if len(lists) == 1 else old.varies, is_sure=len(lists) == 1)
+    return bool(lists)
+
+
+def _repeat(m: Machine, atom: Instance, number: Value, varies: int, *, is_sure: bool) -> None:
+    items, single = containers.exact_items(m, one(atom)), number.single
+    times = max(single.value, 0) if isinstance(single, Const) and isinstance(single.value, int) else None
+    is_known = is_sure and items is not None and times is not None and containers.is_owned(m, atom)
+    if is_known and items is not None and times is not None and len(items) * times <= containers._MAX_ITEMS:
+        note_change(m, atom)
+        m.store.set((atom, ITEMS), one(Tuple(tuple(items * times))))
+        return
+    moved(m, atom)
+    m.store.set((atom, LENGTH), _length(m, atom, m.varies(number) | varies))
 
 
 def extend_one_of(m: Machine, base: Value, value: Value, node: ast.AST) -> bool:
@@ -204,6 +241,46 @@ def loosen(m: Machine, atom: Instance) -> None:
     m.store.set((atom, ITEMS), NOTHING)
     _add_rest(m, atom, found)
     m.store.set((atom, LENGTH), _length(m, atom, items.varies | items.shape))
+
+
+def moved(m: Machine, atom: Instance, varies: int = 0) -> None:
+    """Note that the items of a list stand at other places than before, which differ between ranks by `varies`."""
+    loosen(m, atom)
+    rest = m.store.get((atom, REST))
+    if rest is not None and rest.atoms:
+        # A write, also where it holds what it held: ranks that come another way have them where they were.
+        written = Value(rest.atoms, rest.varies | varies, rest.shape, rest.made_by, None, rest.origin)
+        m.store.set((atom, REST), written)
+
+
+def remove_at(m: Machine, atom: Instance, key: Value, *, is_part: bool) -> None:
+    """Do `del items[key]`; `is_part` for a slice."""
+    if atom.cls not in (*containers.LISTS, "builtins.set"):
+        loosen(m, atom)
+        return
+    items, single = containers.exact_items(m, one(atom)), key.single
+    at = single.value if isinstance(single, Const) and isinstance(single.value, int) else None
+    if items is not None and at is not None and -len(items) <= at < len(items) and containers.is_owned(m, atom):
+        del items[at]
+        m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
+        return
+    bits = m.varies(key)
+    moved(m, atom, bits)
+    m.store.set((atom, LENGTH), _length(m, atom, bits if is_part else 0))
+
+
+def insert(m: Machine, atom: Instance, key: Value, value: Value, node: ast.AST) -> None:
+    """Do `items.insert(key, value)`."""
+    items, single = containers.exact_items(m, one(atom)), key.single
+    at = single.value if isinstance(single, Const) and isinstance(single.value, int) else None
+    if items is not None and at is not None and len(items) < containers._MAX_ITEMS and containers.is_owned(m, atom):
+        items.insert(at, value)
+        note_change(m, atom)
+        m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
+        return
+    loosen(m, atom)
+    append(m, atom, value, node)
+    moved(m, atom, m.varies(key))
 
 
 def loosened(items: Value) -> Value:
