@@ -5173,6 +5173,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL688",
+        name="shards-without-node-splitter",
+        kind="script",
+        severity="warning",
+        summary="a `WebDataset` without `nodesplitter` in several processes: the first batch raises `ValueError`",
+        module="dslint.rules.script.dsl688_shards_without_node_splitter",
+        markers=(
+            "webdataset",
+            "WebDataset\\(",
+            "lightning|accelerat|distributed|deepspeed",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL695",
         name="evaluator-of-own-share",
         kind="script",
