@@ -2390,7 +2390,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="all ranks seed torch alike, and draw the same noise in every training step",
         module="dslint.rules.script.dsl283_same_noise_on_every_rank",
         markers=(
-            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP|init_process_group",
+            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP|init_process_group|lightning",
             "seed",
         ),
         fix="none",
