@@ -1421,7 +1421,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl214_z3_with_device_map",
         markers=(
             "device_map[\\\"']?\\s*[=:]|low_cpu_mem_usage",
-            "from_pretrained",
+            "from_pretrained|SentenceTransformer\\(",
             "deepspeed|accelerat|Train|trl|zero",
         ),
         fix="none",
