@@ -227,7 +227,7 @@ _SKIP, _LOOKS = "out.hidden_states[-2]", "DistributedDataParallelKwargs(find_unu
 def _adapted(more: str) -> str:
     adds = f'encoder.add_adapter(LoraConfig(r=4, target_modules=["q_proj", "v_proj"]{more}))'
     code = _TRAIN % (_SKIP, "", "encoder.requires_grad_(False)\n    " + adds)
-    return code.replace("from torch import nn", "from peft import LoraConfig; from torch import nn")
+    return code.replace("from torch import nn", "from peft import LoraConfig\nfrom torch import nn")
 
 
 EXAMPLES = (
@@ -248,7 +248,7 @@ EXAMPLES = (
             )
         },
     ),
-    bad("adapters in each layer", {"train.py": _adapted("")}, "train.py:9 warning"),
+    bad("adapters in each layer", {"train.py": _adapted("")}, "train.py:10 warning"),
     good("adapters in the first layers", {"train.py": _adapted(", layers_to_transform=[0, 1, 2]")}),
     good("the encoder is frozen", {"train.py": _TRAIN % (_SKIP, "", "encoder.requires_grad_(False)")}),
     good("the last state is used as well", {"train.py": _TRAIN % (_SKIP + " + out.last_hidden_state", "", "pass")}),
