@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from dslint.python import attributes, containers
 from dslint.python.binding import Arguments, BoundArguments
@@ -166,12 +167,24 @@ def call_hook(m: Machine, receiver: Instance, name: str, method: Value, node: as
         function = atom.function if isinstance(atom, Bound) else atom
         assert isinstance(function, Function)
         given = open_arguments(m, function, True, receiver)
-        on_lanes(m, mask, (m.frame.module, node), lambda atom=atom, given=given: call_value(m, one(atom), given, node))  # type: ignore[misc]
+        result = on_lanes(m, mask, (m.frame.module, node), partial(call_value, m, one(atom), given, node))
         m.alive = True
+        if name == _STEP:
+            _note_loss(m, receiver, result, node)
     if row is not None and "waits_after" in row.extra:
         m.events.append(Event(row.path, _MEETS, node, m.frame.module, one(receiver), {}, None, m.lanes, m.control))
 
 
+def _note_loss(m: Machine, receiver: Instance, result: Value, node: ast.AST) -> None:
+    """Note what a training step returns: the library runs the backward pass of it."""
+    event = Event(f"{_STEP}()", _GIVES_LOSS, node, m.frame.module, one(receiver), {}, result, m.lanes, m.control)
+    given = {"loss": result} | {f"*{at}": held for at, held in enumerate(containers.held(m, result))}
+    event.snapshot = {name: (m.varies(v), m.shape(v), m.made_by(v)) for name, v in given.items()}
+    m.events.append(event)
+
+
+_STEP = "training_step"
+_GIVES_LOSS = frozenset({"gives-loss"})
 _HOOKS = frozenset({"callback", "hook"})
 _MEETS = frozenset({"barrier"})
 _STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step", "configure_optimizers"})

@@ -139,6 +139,19 @@ def value_behind(module: Module, node: ast.expr) -> ast.expr | None:
     return _names_of(module).value(node)
 
 
+def value_of_key(module: Module, node: ast.expr, key: str) -> ast.expr | None:
+    """Return what a dictionary that the code writes out, or the only one that a name gets, holds under a key."""
+    made = node if isinstance(node, ast.Dict | ast.Call) else value_behind(module, node)
+    if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == "dict":
+        found = [k.value for k in made.keywords if k.arg == key]
+    elif isinstance(made, ast.Dict) and None not in made.keys:
+        named = zip(made.keys, made.values, strict=True)
+        found = [value for name, value in named if isinstance(name, ast.Constant) and name.value == key]
+    else:
+        return None
+    return found[-1] if found else None
+
+
 def expressions_behind(module: Module, node: ast.AST, steps: int = 3) -> Iterator[ast.AST]:
     """Yield the parts of an expression, and of what its names hold."""
     for part in ast.walk(node):

@@ -13,8 +13,8 @@ from dslint.model.context import VersionFact
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
-LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl", "lightning")
-_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning", re.I)
+LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl", "lightning", "webdataset")
+_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning|webdataset", re.I)
 # tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.
 _TOKENIZERS = "tokenizers"
 _REQUIRED_TOKENIZERS = (

@@ -8,10 +8,10 @@ is not compatible with passing a device_map` on every rank, when the model is lo
 
 In a job of several processes without ZeRO, `device_map="auto"` spreads the model of each process over the GPUs of all,
 and accelerate refuses to train it: "You can't train a model that has been loaded with `device_map='auto'` in any
-distributed mode"; a map to GPU 0 for quantised weights stops all but the first: "... on a different device than the one
-you're training on". That several processes run it is known from the command, or taken from what only such a script has
-(`LOCAL_RANK`, `torchrun`, `main_process_first`, `ddp_find_unused_parameters`, or `fsdp=`, which transformers refuses in
-one process).
+distributed mode", also where `SentenceTransformer(..., model_kwargs={"device_map": "auto"})` hands it on; a map to GPU
+0 for quantised weights stops all but the first: "... on a different device than the one you're training on". That
+several processes run it is known from the command, or taken from what only such a script has (`LOCAL_RANK`, `torchrun`,
+`main_process_first`, `ddp_find_unused_parameters`, or `fsdp=`, which transformers refuses in one process).
 
 At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=True` as well; later ones ignore it.
 
@@ -35,6 +35,7 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location
 from dslint.model.versions.resolve import covers
 from dslint.python.events import Alt, Event
 from dslint.python.source import Module
@@ -42,9 +43,10 @@ from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import device_words, written
 from dslint.rules.intent import intends_several
+from dslint.rules.mapscripts import MAP_ARM, MAP_CHAT, MAP_HF_CONFIG, MAP_SENTENCES, MAP_WRONG_ARM
 from dslint.rules.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind
+from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind, value_of_key
 
 META = RuleMeta(
     code="DSL214",
@@ -54,7 +56,7 @@ META = RuleMeta(
     summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
     markers=(
         r"device_map[\"']?\s*[=:]|low_cpu_mem_usage",
-        r"from_pretrained",
+        r"from_pretrained|SentenceTransformer\(",
         r"deepspeed|accelerat|Train|trl|zero",
     ),
     references=(
@@ -76,14 +78,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for entry, tree in run.trees():
         is_told = False
         for found in happenings_of(tree, entry):
-            event = found.event
+            event, finding = found.event, None
             if event.tags & {"training-arguments", "live-config"} or event.api == "accelerate.Accelerator":
                 is_told = True
             elif "loads" in event.tags and event.modules and event.api.startswith("transformers."):
                 finding = _judged(run, found, is_told) if id(event.node) not in seen else None
-                if finding is not None:
-                    seen.add(id(event.node))
-                    yield finding
+            elif "loads-inside" in event.tags:
+                finding = _of_wrapper(run, found) if id(event.node) not in seen else None
+            if finding is not None:
+                seen.add(id(event.node))
+                yield finding
 
 
 def _judged(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
@@ -138,13 +142,33 @@ def _of_ranks(run: RunQuery, found: Happening, value: Value) -> Finding | None:
     if not run.has("trainer", "prepares") or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
         return None
     node = written(event, "device_map")
+    return _refused(run, event, node, _shown(run, event, node, value), intended, is_spread)
+
+
+def _of_wrapper(run: RunQuery, found: Happening) -> Finding | None:
+    """`model_kwargs={"device_map": "auto"}` of a class that loads the model inside, in several processes."""
+    event, processes = found.event, run.context.processes_per_node
+    node = event.nodes.get("model_kwargs")
+    place = value_of_key(event.module, node, "device_map") if node is not None and not event.open else None
+    if not isinstance(place, ast.Constant) or place.value not in _SPREADING or not run.has("trainer", "prepares"):
+        return None
+    intended = intends_several(run) if processes.get_or(0) < 2 else ()
+    if processes.get_or(0 if intended else 1) == 1 or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
+        return None
+    return _refused(run, event, place, run.text(event.module, place), intended, is_spread=True)
+
+
+def _refused(
+    run: RunQuery, event: Event, node: ast.AST, shown: str, intended: tuple[Location, ...], is_spread: bool
+) -> Finding:
+    processes = run.context.processes_per_node
     who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
     does = "spreads every copy of the model over all GPUs" if is_spread else "puts every quantised copy on GPU 0"
     return run.finding(
         META,
         event.module,
         node,
-        f"`device_map={_shown(run, event, node, value)}` in {who} {does}, and accelerate refuses to train it",
+        f"`device_map={shown}` in {who} {does}, and accelerate refuses to train it",
         hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
         related=(*(place.labelled("several processes are started here") for place in processes.origins), *intended),
         severity=Severity.WARNING,
@@ -228,6 +252,8 @@ def _loads(call: str, stage: int = 3) -> dict[str, str]:
     return {"train.py": MAP_TRAIN % (stage, call)}
 
 
+_FOUR = "torchrun --nproc_per_node 4 train.py\n"
+
 EXAMPLES = (
     bad(
         "`auto` in a script that is written for several processes, in two files",
@@ -235,6 +261,27 @@ EXAMPLES = (
         "model.py:9 warning",
     ),
     bad("`auto` beside `fsdp`", {"train.py": MAP_FSDP % '"full_shard auto_wrap"'}, "train.py:4 warning"),
+    bad(
+        "in the arguments of a wrapper",
+        {"train.py": MAP_SENTENCES % '{"device_map": "auto"}', "run.sh": _FOUR},
+        "train.py:6 warning",
+    ),
+    bad(
+        "in a dictionary with a name",
+        {
+            "train.py": (MAP_SENTENCES % "options").replace("options = {", 'options = {"device_map": "balanced", '),
+            "run.sh": _FOUR,
+        },
+        "train.py:5 warning",
+    ),
+    good(
+        "a wrapper without a map",
+        {"train.py": MAP_SENTENCES % "options", "run.sh": "torchrun --nproc_per_node 4 train.py\n"},
+    ),
+    good(
+        "a wrapper in one process",
+        {"train.py": MAP_SENTENCES % '{"device_map": "auto"}', "run.sh": "python train.py\n"},
+    ),
     good("an empty `fsdp`", {"train.py": MAP_FSDP % '""'}),
     bad(
         "quantised weights on GPU 0 in every process",
@@ -297,30 +344,13 @@ EXAMPLES = (
         "the stage of the config that a plain DeepSpeed script names",
         {
             "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}\n',
-            "train.py": """\
-import deepspeed
-from transformers import AutoModelForCausalLM
-from transformers.integrations import HfDeepSpeedConfig
-
-dschf = HfDeepSpeedConfig("ds.json")
-model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="cuda")
-engine, _, _, _ = deepspeed.initialize(model=model, config="ds.json", model_parameters=model.parameters())
-""",
+            "train.py": MAP_HF_CONFIG,
         },
         at="train.py:6",
     ),
     bad(
         "the wrong arm of a test that asks for stage 3",
-        {
-            "load.py": """\
-from transformers import AutoModel
-from transformers.integrations import is_deepspeed_zero3_enabled
-
-
-def load(path):
-    return AutoModel.from_pretrained(path, device_map="auto" if is_deepspeed_zero3_enabled() else None)
-"""
-        },
+        {"load.py": MAP_WRONG_ARM},
         at="load.py:6",
     ),
     good(
@@ -336,31 +366,7 @@ def load(path):
             "zero3.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3,\n'
             '  "stage3_gather_16bit_weights_on_model_save": true}}\n',
             "run.sh": "torchrun --nproc_per_node 8 train.py --output_dir out --deepspeed zero3.json\n",
-            "train.py": """\
-from dataclasses import dataclass, field
-
-from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
-
-
-@dataclass
-class DataArguments:
-    train_file: str = field(default="train.json")
-
-
-@dataclass
-class TrainingArguments(TrainingArguments):
-    use_int8_training: bool = field(default=False)
-
-
-def main(load):
-    parser = HfArgumentParser((DataArguments, TrainingArguments))
-    data_args, training_args = parser.parse_args_into_dataclasses()
-    if training_args.use_int8_training:
-        model = AutoModelForCausalLM.from_pretrained("gpt2", load_in_8bit=True, device_map="auto")
-    else:
-        model = AutoModelForCausalLM.from_pretrained("gpt2")
-    Trainer(model=model, args=training_args, train_dataset=load(data_args.train_file)).train()
-""",
+            "train.py": MAP_ARM,
         },
     ),
     good(
@@ -383,13 +389,6 @@ def main(load):
     ),
     good(
         "an inference script that nothing connects with DeepSpeed",
-        {
-            "chat.py": """\
-from transformers import AutoModelForCausalLM
-
-model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")
-print(model)
-"""
-        },
+        {"chat.py": MAP_CHAT},
     ),
 )

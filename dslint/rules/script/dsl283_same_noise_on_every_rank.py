@@ -1,9 +1,9 @@
 """All ranks seed torch alike, and the training step draws its noise from that generator: every rank draws the same.
 
 **What.** `set_seed(seed)` or `torch.manual_seed(seed)` with one seed for all ranks, no seed with the rank after it, and
-in the loop that trains `torch.randn_like(x)`, `torch.rand_like(x)`, `torch.randn(...)` or `torch.normal(...)` without a
-generator of its own; what is drawn takes part in the loss. Or samples: what is drawn with one seed for all ranks is
-made into results that each rank saves under names of its own.
+in the loop that trains (or in `training_step` of Lightning) `torch.randn_like(x)`, `torch.rand_like(x)`,
+`torch.randn(...)` or `torch.normal(...)` without a generator of its own; what is drawn takes part in the loss. Or
+samples: what is drawn with one seed for all ranks is made into results that each rank saves under names of its own.
 
 **Why it hurts.** The ranks have other images and the same noise, and mostly the same time steps: a step over eight
 GPUs holds one rank's worth of noise. Its gradient is noisier than the batch size says. Nothing fails.
@@ -25,9 +25,11 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event, Loop, events
+from dslint.python.events import Call, Event, Loop, events
+from dslint.python.values import Function
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.lightnings import has_several, trainers
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -37,10 +39,13 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="all ranks seed torch alike, and draw the same noise in every training step",
     markers=(
-        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP|init_process_group",
+        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP|init_process_group|lightning",
         r"seed",
     ),
-    references=("https://github.com/huggingface/accelerate/issues/236",),
+    references=(
+        "https://github.com/huggingface/accelerate/issues/236",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/16166",
+    ),
     depends_on_run=True,
 )
 
@@ -56,11 +61,14 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process:
         return
     yield from _samples(run)
-    seeds = _seeds(run) if run.has("wraps-model", "prepares", "makes-engine") else []
+    seeds = _seeds(run) if run.has("wraps-model", "prepares", "makes-engine") or _is_lightning(run) else []
     if not seeds or run.entries[0].module.search(_PARALLEL):
         return
     loops = {
-        id(loop.node) for h in run.happenings("backward", "engine-backward") if _is_random(h) for loop in _loops(h)
+        id(loop.node)
+        for h in run.happenings("backward", "engine-backward", "gives-loss")
+        if _is_random(h)
+        for loop in _loops(h)
     }
     told: set[int] = set()
     for found in run.happenings("draws"):
@@ -152,9 +160,24 @@ def _seeds(run: RunQuery) -> list[Event]:
     return found
 
 
+def _is_lightning(run: RunQuery) -> bool:
+    """Return whether Lightning trains, and certainly in several processes."""
+    made = trainers(run) if run.has("gives-loss") else []
+    return bool(made) and all(map(has_several, made))
+
+
 def _loops(happening: Happening) -> list[Loop]:
-    """Return the loops over data around an event."""
-    return [node for node in happening.around if isinstance(node, Loop) and node.varies | len(node.items)]
+    """Return the loops over data around an event; of a training step of Lightning, the loop of the library."""
+    around = happening.around
+    found = [node for node in around if isinstance(node, Loop) and node.varies | len(node.items)]
+    at = len(around) if "gives-loss" in happening.event.tags else 0
+    at = next((i for i, node in enumerate(around) if isinstance(node, Call) and _is_step(node)), at)
+    return found or [node for node in around[:at] if isinstance(node, Loop)][-1:]
+
+
+def _is_step(call: Call) -> bool:
+    function = call.function
+    return isinstance(function, Function) and getattr(function.node, "name", "") == "training_step"
 
 
 def _is_random(happening: Happening) -> bool:
@@ -220,6 +243,38 @@ if __name__ == "__main__":
     Trainer(3, []).run()
 """
 
+_STEP = """\
+import lightning as L
+import torch
+
+
+class Diffusion(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 4)
+
+    %s
+
+    def noised(self, clean):
+        noise = torch.randn_like(clean)
+        return clean + noise, noise
+
+    def training_step(self, clean, index):
+        noisy, noise = self.noised(clean)
+        loss = (self.net(noisy) - noise).square().mean()
+        %s
+
+
+def main(loader):
+    L.seed_everything(3%s)
+    trainer = L.Trainer(devices=%s, max_epochs=10)
+    trainer.fit(Diffusion(), loader)
+"""
+_OWN_SEED = "def on_fit_start(self):\n        torch.manual_seed(3 + self.global_rank)"
+_EVALUATED = (
+    "def validation_step(self, clean, index):\n        self.log('loss', self.net(torch.randn_like(clean)).mean())"
+)
+
 _SAMPLE = """\
 import os
 
@@ -255,5 +310,22 @@ EXAMPLES = (
     ),
     good("a generator of the rank", {"train.py": _TRAIN % (", generator=generator", "")}),
     good("the library adds the rank", {"train.py": _ACCELERATE % ", device_specific=True"}),
+    bad("a training step of Lightning", {"train.py": _STEP % ("", "return loss", "", 4)}, at="train.py:13 warning"),
+    bad(
+        "its loss in a dictionary",
+        {"train.py": _STEP % ("", 'return {"loss": loss}', ", workers=True", 2)},
+        at="train.py:13 warning",
+    ),
+    bad(
+        "optimised by hand",
+        {"train.py": _STEP % ("automatic_optimization = False", "self.manual_backward(loss)", "", 2)},
+        at="train.py:13 warning",
+    ),
+    good("Lightning on one device", {"train.py": _STEP % ("", "return loss", "", 1)}),
+    good("a seed for each rank of Lightning", {"train.py": _STEP % (_OWN_SEED, "return loss", "", 4)}),
+    good(
+        "noise that no loss depends on",
+        {"train.py": _STEP % (_EVALUATED, "return self.net(clean).mean()", "", 4)},
+    ),
     good("one process", {"train.py": _ACCELERATE % ""}, world_size=1),
 )

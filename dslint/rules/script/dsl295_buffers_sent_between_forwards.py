@@ -1,8 +1,8 @@
 """A DDP model with batch normalisation runs twice before one backward pass.
 
 **What.** `loss = criterion(model(real), model(fake))`, or a forward pass in a loop over crops or views, and one
-`backward()` after them, with a `DistributedDataParallel` model that holds `BatchNorm` layers and broadcasts its
-buffers (the default). The usual case is the discriminator of a GAN.
+`backward()` (or `torch.autograd.grad`) after them, with a `DistributedDataParallel` model that holds `BatchNorm` layers
+(a ResNet of torchvision, too) and broadcasts its buffers (the default). The usual case is the discriminator of a GAN.
 
 **Why it hurts.** Each forward pass of DDP first copies the running mean and variance of rank 0 over those of this
 rank. Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the variables
@@ -12,8 +12,8 @@ Releases of torch from 2026 on no longer count the copy as a change, and compute
 **Fix.** Join the inputs and run the model once, pass `broadcast_buffers=False`, or convert the layers with
 `nn.SyncBatchNorm.convert_sync_batchnorm`.
 
-**When it stays quiet.** A backward pass between the two; a forward pass under `no_grad`; `broadcast_buffers=False`;
-synchronised layers; models whose layers cannot be read.
+**When it stays quiet.** A backward pass between the two; a forward pass under `no_grad`; `autograd.grad` that keeps the
+graph; `broadcast_buffers=False`; synchronised layers; models whose layers cannot be read.
 
 **Evidence.** Reports on torch 1.1 to 2.10 (pytorch/pytorch issues 22095, 65907, 110363, 175024); pull request 175851
 makes `_sync_buffers` keep the version counters. torch 2.13 on two gloo ranks trains.
@@ -86,7 +86,7 @@ class _Passes:
                 if wrapper in self.before and wrapper in self.wrappers:
                     self.twice.setdefault(wrapper, (self.before[wrapper], event))
                 self.before.setdefault(wrapper, event)
-        elif "backward" in event.tags:
+        elif _is_backward(event):
             behind = {wrapper for _, _, made_by in event.snapshot.values() for wrapper in made_by}
             self.found += [(event, pair) for wrapper, pair in self.twice.items() if wrapper in behind]
             self.before, self.twice = {}, {}
@@ -98,11 +98,19 @@ class _Passes:
         self.read(node.body)
         libraries = self.run.machine.libraries
         loads = any(isinstance(a.cls, str) and libraries.is_class(a.cls, "loader") for a in instances(node.subject))
-        has_backward = any("backward" in event.tags for event in events(node.body))
+        has_backward = any(map(_is_backward, events(node.body)))
         again = {} if loads or has_backward else {w: (e, e) for w, e in self.before.items() if w in self.wrappers}
         self.before, self.twice = before | self.before, twice | self.twice | again
         if has_backward or loads:
             self.before, self.twice = {}, {}
+
+
+def _is_backward(event: Event) -> bool:
+    """Return whether a call runs a backward pass after which the graph is gone."""
+    if "computes-gradient" not in event.tags:
+        return "backward" in event.tags
+    kept = [event.arguments.get(name) for name in ("retain_graph", "create_graph")]
+    return not event.open and all(value is None or value.constants in ((False,), (None,)) for value in kept)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -132,12 +140,16 @@ def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, Even
         is_ddp = isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
         sends = event.arguments.get("broadcast_buffers")
         is_sent = is_ddp and (sends is None or sends.constants == (True,)) and not synced & event.modules
-        if is_sent and any(_keeps_statistics(atom) for atom in event.modules):
+        if is_sent and any(_keeps_statistics(run, atom) for atom in event.modules):
             yield made, event
 
 
-def _keeps_statistics(atom: Instance) -> bool:
-    return isinstance(atom.cls, str) and atom.cls in _NORM
+def _keeps_statistics(run: RunQuery, atom: Instance) -> bool:
+    """Return whether a module is a batch normalisation, or a model of a library that holds some."""
+    if isinstance(atom.cls, str) and atom.cls in _NORM:
+        return True
+    made = run.makers.get(atom)
+    return made is not None and "has-batch-norm" in made.tags and not made.open and "norm_layer" not in made.arguments
 
 
 def _finding(run: RunQuery, backward: Event, first: Event, second: Event, wrappers: dict[Instance, Event]) -> Finding:
@@ -201,6 +213,35 @@ _FROZEN = """\
         with torch.no_grad():
             target = critic(fake)
         (critic(real) - target).mean().backward()"""
+_GRAD = """\
+        clean = critic(real)
+        loss = (clean - critic(fake)).mean()
+        grads = torch.autograd.grad(loss, critic.parameters()%s)"""
+_GRADS = """\
+        for view in real.chunk(4):
+            grads = torch.autograd.grad(critic(view).mean(), critic.parameters())"""
+_RESNET = """\
+import os
+
+import torch
+import torch.distributed as dist
+import torchvision
+from torch import nn
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+net = torchvision.models.resnet50()
+net.fc = %s
+net = nn.parallel.DistributedDataParallel(net.cuda())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for images, attacked, labels in torch.load("batches.pt"):
+    optimizer.zero_grad()
+    clean = net(images)
+    other = net(attacked)
+    (nn.functional.cross_entropy(clean, labels) + nn.functional.cross_entropy(other, labels)).backward()
+    optimizer.step()
+"""
+_OTHER = _RESNET.replace("50()", "50(norm_layer=own)") % "nn.Linear(2048, 1)"
 _CLASS = """\
 import torch
 import torch.distributed as dist
@@ -236,6 +277,11 @@ EXAMPLES = (
     bad("real and generated", {"train.py": _TRAIN % ("Critic()", "", _TWICE), "model.py": _MODEL}, at="train.py:14"),
     bad("one view after the other", {"train.py": _TRAIN % ("Critic()", "", _VIEWS), "model.py": _MODEL}, "train.py:16"),
     bad("through a method", {"train.py": _CLASS, "model.py": _MODEL}, at="train.py:16 warning"),
+    bad("a model of torchvision", {"train.py": _RESNET % "nn.Linear(2048, 1)"}, at="train.py:17 warning"),
+    bad("`autograd.grad`", {"train.py": _TRAIN % ("Critic()", "", _GRAD % ""), "model.py": _MODEL}, at="train.py:15"),
+    good("`autograd.grad` after each", {
+        "train.py": _TRAIN % ("Critic()", "", _GRADS), "model.py": _MODEL}),
+    good("a model of torchvision with other layers", {"train.py": _OTHER}),
     good("a backward pass between", {"train.py": _TRAIN % ("Critic()", "", _BETWEEN), "model.py": _MODEL}),
     good("without gradients", {"train.py": _TRAIN % ("Critic()", "", _FROZEN), "model.py": _MODEL}),
     good("no buffers are sent", {

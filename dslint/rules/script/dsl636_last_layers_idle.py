@@ -11,7 +11,8 @@ to have finished reduction in the prior iteration`. On one GPU the same script t
 or pass `find_unused_parameters=True`.
 
 **When it stays quiet.** DDP that looks for unused parameters, or has a static graph; DeepSpeed and FSDP; something else
-of a result is used, or a result is handed on; a forward without gradients; projects that freeze layers or drop them.
+of a result is used, or a result is handed on; a forward without gradients; a model that is frozen as a whole;
+projects that freeze layers or drop them; adapters (`LoraConfig`) in some layers only, or in another model.
 
 **Evidence.** Two gloo ranks, torch 2.13: a layer that no rank uses makes the second forward raise.
 """
@@ -26,10 +27,11 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.source import Module
-from dslint.python.values import Instance
+from dslint.python.values import Instance, Tuple
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddppasses import waits_for_all
 from dslint.rules.ddps import made_wrappers
+from dslint.rules.frozen import freezing_before
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
@@ -46,11 +48,13 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-# What freezes some layers of a model or takes them away, and adapters, which sit in some layers only.
+# What freezes some layers of a model or takes them away.
 _FREEZES = re.compile(
     r"(?:\]|norm|layers?|pooler|head|param\w*|\bp)\.requires_grad\w*[ (=]+False"
-    r"|layers\s*=\s*|del \w[\w.]*layers|layers\.pop|num_hidden_layers|LoraConfig|get_peft_model|\blora"
+    r"|layers\s*=\s*|del \w[\w.]*layers|layers\.pop|num_hidden_layers"
 )
+_ADAPTS = re.compile(r"\w*Config\([^)]*target_modules|get_peft_model|\blora", re.I)
+_SOME_LAYERS = ("layers_to_transform", "layers_pattern", "exclude_modules", "modules_to_save")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -59,12 +63,15 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     if any(module.search(_FREEZES) for module in run.machine.program.modules()):
         return
+    adapts = any(module.search(_ADAPTS) for module in run.machine.program.modules())
+    if adapts and not _are_in_all_layers(run):
+        return
     seen: set[int] = set()
     for wrap in run.occurrences("wraps-model", "prepares"):
         if not waits_for_all(run, wrap.event) or not _has_pretrained(run, wrap.event):
             continue
         for wrapper in made_wrappers(run, wrap):
-            uses = _uses(run, wrapper)
+            uses = _uses(run, wrapper) if _is_trained(run, wrap, wrapper, adapts) else []
             if uses and id(uses[0].event.node) not in seen:
                 seen.add(id(uses[0].event.node))
                 yield _finding(run, wrap.event, uses[0].event)
@@ -74,6 +81,47 @@ def _has_pretrained(run: RunQuery, wrap: Event) -> bool:
     """Return whether a pretrained model of a library is among what a call wraps."""
     classes = [atom.cls for atom in wrap.modules if isinstance(atom.cls, str)]
     return any(run.machine.libraries.is_class(cls, "pretrained-model") for cls in classes)
+
+
+def _is_trained(run: RunQuery, wrap: Happening, wrapper: Instance, adapts: bool) -> bool:
+    """Return whether the model inside gets gradients in all of its layers: it is not frozen, or has adapters in all."""
+    models = _inside(wrap.event, wrapper)
+    adapted: set[Instance] = set()
+    for event in (found.event for found in run.occurrences("adapts")):
+        for value in (event.receiver, event.arguments.get("model"), event.result):
+            adapted |= set(instances(value))
+    if models & adapted:
+        return True
+    return not adapts and bool(models) and not models & set(freezing_before(wrap).frozen)
+
+
+def _inside(wrap: Event, wrapper: Instance) -> set[Instance]:
+    """Return the models that a wrapper may have been made of: the argument in its place, where there are several."""
+    made = wrap.result.single if wrap.result is not None else None
+    for at, item in enumerate(made.items if isinstance(made, Tuple) else ()):
+        if wrapper in item.atoms:
+            return set(instances(wrap.arguments.get(f"*{at}")))
+    return {atom for name in ("module", "model", "*0") for atom in instances(wrap.arguments.get(name))}
+
+
+def _are_in_all_layers(run: RunQuery) -> bool:
+    """Return whether every adapter names its modules by words that each layer has: `["q_proj", "v_proj"]`."""
+    found = [
+        node
+        for module in run.machine.program.modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "LoraConfig"
+    ]
+    return bool(found) and all(map(_is_plain, found))
+
+
+def _is_plain(call: ast.Call) -> bool:
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    targets = given.get("target_modules")
+    if not isinstance(targets, ast.List | ast.Tuple) or None in given or set(_SOME_LAYERS) & set(given):
+        return False
+    words = [node.value if isinstance(node, ast.Constant) else "" for node in targets.elts]
+    return bool(words) and all(str(word).isidentifier() for word in words)
 
 
 def _uses(run: RunQuery, wrapper: Instance) -> list[Happening]:
@@ -175,6 +223,13 @@ def main(loader, rank):
 """
 _SKIP, _LOOKS = "out.hidden_states[-2]", "DistributedDataParallelKwargs(find_unused_parameters=True)"
 
+
+def _adapted(more: str) -> str:
+    adds = f'encoder.add_adapter(LoraConfig(r=4, target_modules=["q_proj", "v_proj"]{more}))'
+    code = _TRAIN % (_SKIP, "", "encoder.requires_grad_(False)\n    " + adds)
+    return code.replace("from torch import nn", "from peft import LoraConfig\nfrom torch import nn")
+
+
 EXAMPLES = (
     bad("clip skip in a helper", {"train.py": _TRAIN % (_SKIP, "", "pass")}, "train.py:9 warning"),
     bad("by its key", {"train.py": _TRAIN % ("out['hidden_states'][-3]", "", "pass")}, "train.py:9 warning"),
@@ -193,5 +248,8 @@ EXAMPLES = (
             )
         },
     ),
+    bad("adapters in each layer", {"train.py": _adapted("")}, "train.py:10 warning"),
+    good("adapters in the first layers", {"train.py": _adapted(", layers_to_transform=[0, 1, 2]")}),
+    good("the encoder is frozen", {"train.py": _TRAIN % (_SKIP, "", "encoder.requires_grad_(False)")}),
     good("the last state is used as well", {"train.py": _TRAIN % (_SKIP + " + out.last_hidden_state", "", "pass")}),
 )
