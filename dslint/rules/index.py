@@ -5236,6 +5236,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL694",
+        name="lightning-argument-of-other-release",
+        kind="script",
+        severity="warning",
+        summary="an argument of Lightning's Trainer that the release in use does not take",
+        module="dslint.rules.script.dsl694_lightning_argument_of_other_release",
+        markers=(
+            "lightning",
+            "Trainer",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL695",
         name="evaluator-of-own-share",
         kind="script",
