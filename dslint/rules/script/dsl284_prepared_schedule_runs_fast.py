@@ -2,7 +2,8 @@
 
 **What.** A learning rate schedule is handed to `accelerator.prepare`, the Accelerator has the default
 `step_scheduler_with_optimizer=True`, and the numbers of the schedule count what really happens: epochs, because the
-script steps it once an epoch; the steps of the prepared loader; or a limit at which the loop stops.
+script steps it once an epoch; the steps of the prepared loader; or a limit at which the loop stops. So does an option
+that is such a limit where a command passes it, and is counted from the loader where none does.
 
 **Why it hurts.** `AcceleratedScheduler.step` expects a schedule for the loader of one process, and goes on by as many
 steps as there are processes. On 8 GPUs the warmup is over after an eighth of its steps and the learning rate reaches
@@ -13,7 +14,8 @@ multiply the numbers of steps by `accelerator.num_processes`.
 
 **When it stays quiet.** The number of processes takes part in the numbers of the schedule; its length comes from a
 loader that was not prepared (then it is right); an Accelerator whose arguments are not all known, `split_batches=True`,
-a `dataloader_config`; DeepSpeed; a `ReduceLROnPlateau` (DSL274); one process; numbers from elsewhere.
+a `dataloader_config`; DeepSpeed; a `ReduceLROnPlateau` (DSL274); one process; numbers from elsewhere; an option
+that all commands leave out.
 
 **Evidence.** Two gloo ranks, accelerate 1.15: a linear schedule over 8 steps is at its end after 4.
 `AcceleratedScheduler.step` in accelerate/scheduler.py.
@@ -32,6 +34,7 @@ from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.filledoptions import options_passed
 from dslint.rules.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.schedules import OPTIMIZERS, is_length, knows_world, number_code
@@ -99,6 +102,10 @@ def _why(run: RunQuery, derived: Derived, step: Happening, makers: list[Event]) 
         if behind is None or not numbers:
             return ""
         pieces += behind
+    passed = options_passed(run, derived, makers)
+    if passed is not None and not any(is_length(part) for _, node in passed for part in ast.walk(node)):
+        is_fast = _limits(step, passed) and not any(knows_world(node) for _, node in passed)
+        return "the steps at which the loop stops where the option is passed" if is_fast else ""
     if not pieces or any(knows_world(node) for _, node in pieces):
         return ""
     lengths = [(m, call) for m, node in pieces for call in ast.walk(node) if is_length(call)]
@@ -217,6 +224,22 @@ def _main(length: str, late: str, early: str = "", arguments: str = "") -> str:
     return _MAIN % {"late": late, "early": early or "pass", "arguments": arguments}
 
 
+_FILLED = """
+    if args.max_steps is None:
+        args.max_steps = math.ceil(len(loader) / args.accumulation)
+        filled = True"""
+_AGAIN = """
+    if filled:
+        args.max_steps = math.ceil(len(loader) / args.accumulation)"""
+
+
+def _filled(length: str, guard: str = _FILLED) -> str:
+    """Return the form of many examples: an option that is counted where no command passes it, and again later."""
+    made = f"filled = False{guard}\n    scheduler = get_linear_schedule_with_warmup(optimizer, 0, {length})"
+    late = f"scheduler = accelerator.prepare(scheduler){_AGAIN}"
+    return _MAIN % {"early": made, "late": late, "arguments": ""}
+
+
 _EPOCHS = """\
 import torch
 from accelerate import Accelerator
@@ -267,6 +290,12 @@ EXAMPLES = (
         "a schedule over epochs, made in another file",
         {"schedules.py": _BUILD % "", "train.py": _EPOCHS},
         "train.py:20",
+    ),
+    bad("an option that the loader fills", {"train.py": _filled("args.max_steps")}, "train.py:29"),
+    good("the option is multiplied", {"train.py": _filled("args.max_steps * accelerator.num_processes")}),
+    good(
+        "the loader says how many in any case",
+        {"train.py": _filled("args.max_steps", _FILLED.replace("is None", "!= 0"))},
     ),
     good("the length of the loader of one process", {"train.py": _main("total", "", _LENGTH)}),
     good("multiplied", {"train.py": _main("args.max_steps * accelerator.num_processes", "")}),
