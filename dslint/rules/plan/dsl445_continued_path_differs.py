@@ -33,8 +33,8 @@ META = RuleMeta(
 )
 
 _SCRIPT = {
-    "train.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ckpt')\np.add_argument('--local_rank')\n"
-    "p.add_argument('--output_dir')\np.add_argument('--data')\nargs = p.parse_args()\n"
+    "train.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ckpt')\n"
+    "p.add_argument('--local_rank')\np.add_argument('--output_dir')\np.add_argument('--data')\nargs = p.parse_args()\n"
 }
 _FIRST = "deepspeed train.py --output_dir ./checkpoints/llava-stage1\n"
 _NEXT = "deepspeed train.py --ckpt {} --output_dir ./checkpoints/llava-stage2\n"
