@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,14 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.shell.batchjob import is_directive
 from dslint.model.shell.scope import NOT_EXPORTED
+
+# What every process of a launcher reads, and no shell script uses for itself.
+_EVERY = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES|PYTORCH_[A-Z_]*(?:CUDA|ALLOC)[A-Z_]*")
+
+
+def is_for_every_process(name: str) -> bool:
+    """Whether the processes of a run read the variable: those of NCCL, of the allocator, and the visible devices."""
+    return _EVERY.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

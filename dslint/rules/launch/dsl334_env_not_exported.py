@@ -28,7 +28,7 @@ from dslint.core.source import Location, Span
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.environment import kept
+from dslint.model.launch.environment import is_for_every_process, kept
 from dslint.model.launch.traits import NCCL, PYTORCH, XTUNER
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -76,9 +76,8 @@ EXAMPLES = (
     }),
 )  # fmt: skip
 
-# What every process of a launcher reads, and what only these launchers read.
-_ALL = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES|PYTORCH_[A-Z_]*(?:CUDA|ALLOC)[A-Z_]*")
 _GLUE = re.compile(r"(?<![\w$\"'])([A-Z_][A-Z0-9_]*)=([\w,.:/-]*)(\\) +([A-Z_][A-Z0-9_]*)=")
+# What only these launchers read.
 _COUNTS = re.compile(r"NPROC_PER_NODE|NNODES|XTUNER_[A-Z_]+")
 _READ_COUNTS = ("swift", "xtuner", "llamafactory")
 
@@ -115,7 +114,7 @@ def _glued(doc: LaunchDoc) -> Iterator[Finding]:
 
 
 def _is_read(name: str, command: LaunchCommand) -> bool:
-    return bool(_ALL.fullmatch(name) or (command.launcher in _READ_COUNTS and _COUNTS.fullmatch(name)))
+    return is_for_every_process(name) or bool(command.launcher in _READ_COUNTS and _COUNTS.fullmatch(name))
 
 
 def _statements(doc: LaunchDoc, names: Sequence[tuple[str, Location]]) -> Iterator[list[tuple[str, Location]]]:
