@@ -56,7 +56,7 @@ GROUPS = {
         " loops onceloops turns shares exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (
-        "objects attributes special enums containers dictionaries writing changes escapes jsontexts collected higher"
+        "objects attributes special enums containers dictionaries mappings writing changes escapes jsontexts collected"
         " methods mappings reflection functions"
     ),
     "Calls": "invoke opaque binding frames stack summaries budgets relevance",
