@@ -57,7 +57,7 @@ GROUPS = {
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries mappings writing changes escapes jsontexts collected"
-        " methods mappings reflection functions"
+        " higher methods reflection functions"
     ),
     "Calls": "invoke opaque binding frames stack summaries budgets relevance",
     "Libraries": (
