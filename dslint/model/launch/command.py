@@ -127,7 +127,7 @@ class LaunchCommand:
 
     def may_hide_launcher_flags(self) -> bool:
         """A word before the script that cannot be read, or one in its place, may hold an option of the launcher."""
-        if self.script is not None and self.script.text is None:
+        if self.script is not None and self.script.text is None and not names_script(self.script):
             return True
         values = [flag.value for flag in self.launcher_flags]
         for word in self.argv or self.words:
@@ -157,6 +157,11 @@ class LaunchCommand:
         if found is None:
             found = self._by_name[kind] = {canonical(flag.name): (at, flag) for at, flag in enumerate(flags)}
         return found
+
+
+def names_script(word: Word) -> bool:
+    """Whether a word that is not known as a whole names a script all the same: ``$HOME/src/train.py``."""
+    return "/" in word.raw and word.raw.rstrip("\"'").endswith(".py")
 
 
 @lru_cache(maxsize=10_000)

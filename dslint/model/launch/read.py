@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location, SourceFile, Span
-from dslint.model.launch.command import Flag, LaunchCommand, Word
+from dslint.model.launch.command import Flag, LaunchCommand, Word, names_script
 from dslint.model.launch.commandlines import SCRIPTS, SHELLS, Outer, Shell, folder, inside, line_of, shell_of
 from dslint.model.launch.launchers import programs as around_programs
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
@@ -201,7 +201,9 @@ def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequenc
 
 def _is_placeholder(script: Word) -> bool:
     """The first operand may be options: ``$ANY``, or ``...`` and ``[options]`` of documentation."""
-    return script.text is None or script.text.startswith(("[", "<", "{", "...", "…", "$"))
+    if script.text is None:
+        return not names_script(script)
+    return script.text.startswith(("[", "<", "{", "...", "…", "$"))
 
 
 def _without_dashes(arguments: tuple[Word, ...], count: int) -> tuple[Word, ...]:

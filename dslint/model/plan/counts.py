@@ -79,6 +79,19 @@ def _by_accelerate(command: LaunchCommand, doc: DataDoc) -> World | None:
     return World(nodes, per_node, total)
 
 
+def strategy_of(command: LaunchCommand, doc: DataDoc | None) -> Fact[str]:
+    """How ``accelerate launch`` starts the processes: a ``distributed_type``; absent where neither flag nor file says.
+
+    A flag wins; without both, the file in the home directory decides.
+    """
+    if doc is not None:
+        return _kind(command, doc)
+    if command.launcher_flag("--config_file") is not None:
+        return absent()
+    flags = ((name, command.launcher_flag(name)) for name in _CHOOSERS)
+    return next((known(_CHOOSERS[name], flag.location) for name, flag in flags if flag is not None), absent())
+
+
 def _kind(command: LaunchCommand, doc: DataDoc) -> Fact[str]:
     """``distributed_type`` of the file, unless a flag says otherwise."""
     for name, kind in _CHOOSERS.items():

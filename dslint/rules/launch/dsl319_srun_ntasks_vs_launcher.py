@@ -55,6 +55,17 @@ EXAMPLES = (
         {"job.sbatch": _HEAD % 8 + _FIXED + _RUN},
     ),
     bad(
+        "a script whose folder is not known, in a container",
+        {"job.sbatch": _HEAD % 8 + 'srun --container-image "$IMG" ' + _RUN.replace("train.py", '"$CODE/src/train.py"')},
+        "job.sbatch:4 error",
+        {
+            "job.sbatch": _HEAD % 8
+            + _FIXED
+            + '--container-image "$IMG" '
+            + _RUN.replace("train.py", '"$CODE/src/train.py"')
+        },
+    ),
+    bad(
         "options of srun",
         {"job.sbatch": "srun -N 2 -n 16 " + _RUN, **_SCRIPT},
         "job.sbatch:1 error",
