@@ -29,7 +29,8 @@ NEAR = 8
 def texts(folder: Path, *, mended: bool) -> dict[str, str]:
     """The files as they were written, or with the changes of ``good.diff``."""
     bad = folder / "bad"
-    found = {path.relative_to(bad).as_posix(): path.read_text("utf-8") for path in sorted(bad.rglob("*.py"))}
+    files = (path for path in sorted(bad.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    found = {path.relative_to(bad).as_posix(): path.read_text("utf-8") for path in files}
     for name, diff in files_of((folder / "good.diff").read_text("utf-8")).items() if mended else ():
         found[name] = patched(found.get(name, ""), diff)
     return found
