@@ -1,4 +1,4 @@
-"""Fenced code blocks of Markdown (CommonMark 4.5), with their positions in the host file."""
+"""Code blocks of Markdown, fenced (CommonMark 4.5) and indented (4.4), with their positions in the host file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ _OPEN = re.compile(
     r"(?P<lead>(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*)(?P<fence>`{3,}(?!.*`)|~{3,})(?P<info>.*)"
 )
 _LINE = re.compile(r".*\n|.+")
+# Lines of four blanks or more behind an empty one.
+_INDENTED = re.compile(r"(?:\A|^[ \t]*\n)((?:(?: {4}|\t)[ \t]*\S.*(?:\n|\Z)|[ \t]*\n)+)", re.MULTILINE)
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 # A directive of MyST for a code block, and the options at the begin of its body.
 _DIRECTIVE = re.compile(r"\{(?:code-block|code|sourcecode)\}")
@@ -62,6 +64,18 @@ def fences(text: str) -> Iterator[Fence]:
                 continue
         start = _opens(plain, end)
         inside_item = start is not None and _is_deep(plain)
+
+
+def indented_blocks(text: str) -> Iterator[Fence]:
+    """The code blocks that are marked by their indentation alone (CommonMark 4.4), outside of all fences.
+
+    A paragraph of a list item may look the same: whether a block is code, its text must say.
+    """
+    fenced: list[Span] | None = None
+    for match in _INDENTED.finditer(text):
+        fenced = [fence.span for fence in fences(text)] if fenced is None else fenced
+        if not any(span.start < match.end(1) and match.start(1) < span.end for span in fenced):
+            yield Fence("", Span(*match.span(1)), match[1])
 
 
 def _marked_lines(text: str) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
-from dslint.parse.markdown import fences, without_prompts
+from dslint.parse.markdown import fences, indented_blocks, without_prompts
 from dslint.parse.shell import ShellDoc, as_bash_reads, parse_shell
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
     if kind in SNIPPETS:
         return _of_snippets(source, kind, workspace)
     docs = []
-    for fence in fences(source.text):
+    for fence in (*fences(source.text), *indented_blocks(source.text)):
         wanted = fence.is_shell or (fence.language in ("", "text") and _BEGINS.search(fence.text))
         raw = fence.text.encode("utf-8", "surrogatepass") if wanted else b""
         if may_launch(raw) or may_call(raw):

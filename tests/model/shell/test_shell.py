@@ -13,7 +13,7 @@ from shell_helpers import read_invocations
 from dslint.core.source import Region, SourceFile, Span
 from dslint.model.firstlook import may_launch
 from dslint.model.launch.document import LaunchDoc, read_launch_docs
-from dslint.parse.markdown import fences, without_prompts
+from dslint.parse.markdown import fences, indented_blocks, without_prompts
 from dslint.parse.shell import parse_shell
 from dslint.parse.shelllex import simple_command
 
@@ -394,3 +394,29 @@ def test_words_end_where_bash_ends_them() -> None:
     text = 'A=\'x y\'z="$B ${C}" aaa2>err 2>&1 "${D:-"$E"}"f\\ g <path to x> # no\n'
     words = [text[w.start : w.end] for w in simple_command(text, 0).words]
     assert words == ["A='x y'z=\"$B ${C}\"", "aaa2", '"${D:-"$E"}"f\\ g', "<path to x>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("Train:\n\n    torchrun a.py \\\n        --x 1\n\n    torchrun b.py\n\nDone.\n", 1),
+        ("Train:\n\n\ttorchrun a.py\n", 1),
+        ("    torchrun a.py\n", 1),
+        ("Train:\n    torchrun a.py\n", 0),  # it goes on with the paragraph
+        ("```\nx\n\n    torchrun a.py\n```\n", 0),
+    ],
+)
+def test_code_blocks_by_indentation_alone(text: str, blocks: int) -> None:
+    found = list(indented_blocks(text))
+    assert len(found) == blocks
+    for block in found:
+        assert text[block.span.start : block.span.end] == block.text
+        assert "torchrun a.py" in block.text
+
+
+def test_a_command_in_an_indented_block_is_read() -> None:
+    text = "# Reward model\n\n    deepspeed --num_gpus 4 train.py\n\nThe checkpoint goes to `out/`.\n\n    Not a command.\n"
+    commands = [c for doc in read_launch_docs(SourceFile("README.md", text), "markdown") for c in doc.commands]
+    assert [command.launcher for command in commands] == ["deepspeed"]
+    place = commands[0].location.span
+    assert text[place.start : place.end].startswith("deepspeed --num_gpus 4 train.py")
