@@ -2851,6 +2851,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         ignores_context=True,
     ),
     RuleInfo(
@@ -3340,6 +3341,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         ignores_context=True,
     ),
     RuleInfo(

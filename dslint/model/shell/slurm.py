@@ -75,7 +75,9 @@ def _options(words: Sequence[tuple[str, _Place]]) -> Iterator[tuple[str, str, _P
 
 
 def _fact(shell: ShellDoc, start: int, value: str) -> Fact[str]:
-    end = shell.source.text.index(value, start) + len(value)
+    # Bash may read other characters than stand there: the line ends of Windows are not part of it.
+    at = shell.source.text.find(value, start)
+    end = (at if at >= 0 else start) + len(value)
     text = shell.source.text[start:end]
     place = shell.source.location(Span(start, end), f"#SBATCH {text}")
     number = _number(value)

@@ -31,6 +31,7 @@ META = RuleMeta(
     kind="launch",
     severity=Severity.WARNING,
     summary="Another number of processes on a node than Slurm gives GPUs there",
+    depends_on_run=True,
     no_experiment="what a job sees of a node is up to Slurm, and the source is its manual",
     references=("https://slurm.schedmd.com/sbatch.html#OPT_gpus-per-node",),
     needs=("srun", "SBATCH_GPUS_PER_NODE", "SBATCH_GPUS_PER_TASK"),

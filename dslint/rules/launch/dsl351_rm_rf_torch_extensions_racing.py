@@ -33,7 +33,7 @@ META = RuleMeta(
     needs=("/torch_extensions|TORCH_EXTENSIONS_DIR/",),
 )
 
-_RUN = "torchrun --nproc_per_node 8 train.py"
+_RUN = "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint h0:29500 train.py"
 _SCRIPT = {"train.py": "print()\n"}
 
 EXAMPLES = (

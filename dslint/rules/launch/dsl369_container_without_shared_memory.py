@@ -38,6 +38,7 @@ META = RuleMeta(
     name="container-without-shared-memory",
     kind="launch",
     severity=Severity.INFO,
+    depends_on_run=True,
     summary="several processes in a container with GPUs and the 64 MB of shared memory that Docker gives by default",
     no_experiment="it takes a container, and the size of its shared memory is in the manual of Docker",
     references=(

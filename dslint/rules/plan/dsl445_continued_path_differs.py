@@ -28,6 +28,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="A run reads a path that another run of the project writes under another spelling",
     depends_on_run=True,
+    references=("https://man7.org/linux/man-pages/man7/path_resolution.7.html",),
     needs=("continues",),
     no_experiment="two spellings are two files: nothing about it depends on ranks",
 )
@@ -52,8 +53,8 @@ EXAMPLES = (
     ),
     good("the same", {"a.sh": _FIRST, "b.sh": _NEXT.format("checkpoints/llava-stage1/model.bin"), **_SCRIPT}),
     good("both are written", {
-        "a.sh": _FIRST, "b.sh": _FIRST.replace("llava-", "llava_"),
-        "c.sh": _NEXT.format("checkpoints/llava_stage1"), **_SCRIPT,
+        "a.sh": _FIRST.replace("llava", "qwen"), "b.sh": _FIRST.replace("llava-", "qwen_"),
+        "c.sh": _NEXT.format("checkpoints/qwen_stage1"), **_SCRIPT,
     }),
     good("another number", {"a.sh": _FIRST, "b.sh": _NEXT.format("checkpoints/llava-stage0"), **_SCRIPT}),
     good("it is in the project", {

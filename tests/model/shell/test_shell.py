@@ -415,7 +415,7 @@ def test_code_blocks_by_indentation_alone(text: str, blocks: int) -> None:
 
 
 def test_a_command_in_an_indented_block_is_read() -> None:
-    text = "# Reward model\n\n    deepspeed --num_gpus 4 train.py\n\nThe checkpoint goes to `out/`.\n\n    Not a command.\n"
+    text = "# Model\n\n    deepspeed --num_gpus 4 train.py\n\nIt goes to `out/`.\n\n    Not a command.\n"
     commands = [c for doc in read_launch_docs(SourceFile("README.md", text), "markdown") for c in doc.commands]
     assert [command.launcher for command in commands] == ["deepspeed"]
     place = commands[0].location.span
