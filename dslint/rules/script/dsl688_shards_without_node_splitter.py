@@ -14,10 +14,10 @@ each process draws shards for itself, and any splitter will do.
 is itself a data set, or a YAML file; `resampled=True` where nobody states a release from 0.2.96 on; webdataset 0.1,
 which divides the shards by itself; no sign of several processes; one process.
 
-**Evidence.** `WebDataset` of the releases 0.2.4, 0.2.18, 0.2.48, 0.2.86, 0.2.96, 0.2.100, 0.2.111 and 1.0.2 under
-`RANK=0 WORLD_SIZE=2`: each raises at the first item, and reads with `split_by_node`. With `resampled=True` those up to
-0.2.86 read and those from 0.2.96 on raise: PyPI has none between. Releases 0.1.62 and 0.1.103 divide by node (read from
-their sources).
+**Evidence.** `WebDataset` of the releases 0.2.4, 0.2.18, 0.2.48, 0.2.86, 0.2.100, 0.2.111 and 1.0.2 under
+`RANK=0 WORLD_SIZE=2`: each raises at the first item, and reads with `split_by_node`. With `resampled=True` 0.2.18,
+0.2.48 and 0.2.86 read, and 0.2.96, 0.2.100, 0.2.111 and 1.0.2 raise: PyPI has none between. That 0.2.4 reads then, and
+that 0.1.62 divides by node, is read from their sources.
 """
 
 from __future__ import annotations
