@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dslint.core.source import Span
@@ -66,15 +66,13 @@ def fences(text: str) -> Iterator[Fence]:
         inside_item = start is not None and _is_deep(plain)
 
 
-def indented_blocks(text: str) -> Iterator[Fence]:
-    """The code blocks that are marked by their indentation alone (CommonMark 4.4), outside of all fences.
+def indented_blocks(text: str, fenced: Sequence[Fence]) -> Iterator[Fence]:
+    """The code blocks that are marked by their indentation alone (CommonMark 4.4), outside of the fenced ones.
 
     A paragraph of a list item may look the same: whether a block is code, its text must say.
     """
-    fenced: list[Span] | None = None
     for match in _INDENTED.finditer(text):
-        fenced = [fence.span for fence in fences(text)] if fenced is None else fenced
-        if not any(span.start < match.end(1) and match.start(1) < span.end for span in fenced):
+        if not any(f.span.start < match.end(1) and match.start(1) < f.span.end for f in fenced):
             yield Fence("", Span(*match.span(1)), match[1])
 
 

@@ -88,7 +88,8 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
     if kind in SNIPPETS:
         return _of_snippets(source, kind, workspace)
     docs = []
-    for fence in (*fences(source.text), *indented_blocks(source.text)):
+    fenced = list(fences(source.text))
+    for fence in (*fenced, *indented_blocks(source.text, fenced)):
         wanted = fence.is_shell or (fence.language in ("", "text") and _BEGINS.search(fence.text))
         raw = fence.text.encode("utf-8", "surrogatepass") if wanted else b""
         if may_launch(raw) or may_call(raw):

@@ -61,10 +61,10 @@ def _mistakes(
     for option, text, place in _paths(plan, is_writer=False):
         parts = _parts(text)
         starts = [parts[:count] for count in range(2, len(parts) + 1)]
-        if any(start in outputs for start in starts) or _exists(text, plan, workspace):
+        if any(start in outputs for start in starts):
             continue
         meant = {output for start in starts for output in by_likeness.get(_like(start), ())}
-        if len(meant) == 1:
+        if len(meant) == 1 and not _exists(text, plan, workspace):
             (output,) = meant
             yield Elsewhere(option, text, "/".join(output), place, outputs[output])
 

@@ -61,8 +61,7 @@ def _too_few(command: LaunchCommand, source: SourceFile) -> HostfileProblem | No
     nodes, gpus = _number(command, "--num_nodes"), _number(command, "--num_gpus", "--num_accelerators")
     if nodes.get_or(0) > len(hosts):
         return HostfileProblem("nodes", str(nodes.get()), nodes.origins[0], _first(source, hosts), len(hosts))
-    chosen = dict(list(hosts.items())[: nodes.get_or(None)])
-    host, slots = min(chosen.items(), key=lambda item: len(item[1]))
+    host, slots = min(_first_hosts(hosts, nodes).items(), key=lambda item: len(item[1]))
     if gpus.get_or(0) > len(slots):
         return HostfileProblem("slots", str(gpus.get()), gpus.origins[0], _first(source, {host: slots}), len(slots))
     return None
@@ -157,8 +156,12 @@ def _limited(command: LaunchCommand, hosts: Hosts | None) -> Hosts | None:
     nodes, gpus = _number(command, "--num_nodes"), _number(command, "--num_gpus", "--num_accelerators")
     if hosts is None or nodes.is_unknown or gpus.is_unknown:
         return None
-    chosen = list(hosts.items())[: nodes.get_or(None)]
+    chosen = _first_hosts(hosts, nodes).items()
     return {host: list(range(gpus.get())) if gpus.is_known else slots for host, slots in chosen}
+
+
+def _first_hosts(hosts: Hosts, nodes: Fact[int]) -> Hosts:
+    return dict(list(hosts.items())[: nodes.get_or(None)])
 
 
 def _number(command: LaunchCommand, *names: str) -> Fact[int]:

@@ -19,8 +19,8 @@ from dslint.model.launch.meeting import launcher_is_open, meeting, torchrun_opti
 if TYPE_CHECKING:
     from dslint.model.plan.runplan import RunPlan
 
-# These meet at the port 29500 of node 0 where nobody names another one.
-_DEFAULT_PORT = {"torchrun": "29500", "accelerate": "29500", "deepspeed": "29500"}
+# These meet at this port of node 0 where nobody names another one.
+_LAUNCHERS, _DEFAULT_PORT = ("torchrun", "accelerate", "deepspeed"), "29500"
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?", re.I)
 _IP = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _HOST = re.compile(r"[a-z\d]([\w-]*[a-z\d])?(\.[\w-]+)*", re.I)
@@ -106,7 +106,7 @@ def _by_rank(agents: list[_Agent]) -> Iterator[list[_Agent]]:
 def _agent(index: int, plan: RunPlan) -> _Agent | None:
     """The node that a plan starts; ``None`` where it is no part of a job of several nodes."""
     command = plan.command
-    if command.outer or command.conditions or launcher_is_open(command) or command.launcher not in _DEFAULT_PORT:
+    if command.outer or command.conditions or launcher_is_open(command) or command.launcher not in _LAUNCHERS:
         return None
     where = meeting(command)
     if where.is_standalone or plan.nodes.get_or(2) < 2:
@@ -123,7 +123,7 @@ def _agent(index: int, plan: RunPlan) -> _Agent | None:
     if command.launcher == "torchrun":
         said |= {"backend": where.backend.or_else(known("static")), "id": torchrun_option(command, "--rdzv_id")}
     if is_static:
-        said["port"] = port.or_else(known(_DEFAULT_PORT[command.launcher]))
+        said["port"] = port.or_else(known(_DEFAULT_PORT))
     return _Agent(index, command, is_static, rank, said)
 
 

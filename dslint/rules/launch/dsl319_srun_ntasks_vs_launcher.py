@@ -28,6 +28,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.slurmjob import PER_NODE, srun_says_tasks, step_tasks
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text, started_by
 
 META = RuleMeta(
     code="DSL319",
@@ -122,7 +123,7 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Launchers that ``srun`` starts more than once on a node."""
     del context
-    for command in (*doc.commands, *(c for c in doc.called if not c.conditions)):
+    for command in started_by(doc):
         if command.outer != "srun" or command.launcher not in PER_NODE or command.hides_options:
             continue
         tasks = step_tasks(command)
@@ -130,18 +131,17 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         count, each = tasks.per_node.get(), command.processes_per_node
         product = f", {count} x {each.get()} = {count * each.get()} processes" if each.is_known else ""
-        call = command.called_from[:1]
         yield META.finding(
-            call[0] if call else command.location,
+            place_in_text(command),
             f"`srun` starts `{command.launcher}` {count} times on each node{product}: they claim the same ranks and"
             " ports",
             hint="Let `srun` start one task a node: `--ntasks-per-node=1`",
             related=(
                 *tasks.per_node.origins,
-                *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
+                *place_in_script(command),
                 *each.origins,
             ),
-            fix=None if call else _fix(doc, command),
+            fix=None if command.called_from else _fix(doc, command),
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
             facts={"tasks": count, "launcher": command.launcher},
         )

@@ -24,6 +24,7 @@ from dslint.model.launch.devices import VISIBLE
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.slurmjob import PER_NODE, gpus_per_node
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text, started_by
 
 META = RuleMeta(
     code="DSL320",
@@ -98,7 +99,7 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Processes of a node beside its GPUs."""
     del context
-    launches = [c for c in _commands(doc) if c.launcher in (*PER_NODE, "srun")]
+    launches = [c for c in started_by(doc) if c.launcher in (*PER_NODE, "srun")]
     for command in launches:
         gpus, count = gpus_per_node(command), _processes(command)
         if not gpus.is_known or count is None or count in (1, gpus.get()) or VISIBLE in command.env or not gpus.get():
@@ -107,25 +108,18 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if not more and (len(launches) > 1 or command.launcher == "srun"):
             continue
         effect = "the last ones have no device" if more else f"{gpus.get() - count} of them stay idle"
-        call = command.called_from[:1]
         yield META.finding(
-            call[0] if call else command.location,
+            place_in_text(command),
             f"{count} processes on a node for {gpus.get()} GPUs of Slurm: {effect}",
             hint="Make both numbers agree",
             related=(
                 *gpus.origins,
-                *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
+                *place_in_script(command),
                 *command.processes_per_node.origins,
             ),
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,
             facts={"processes": count, "gpus": gpus.get()},
         )
-
-
-def _commands(doc: LaunchDoc) -> Iterator[LaunchCommand]:
-    """The commands of the text, and those of the scripts that it calls."""
-    yield from doc.commands
-    yield from (command for command in doc.called if not command.conditions)
 
 
 def _processes(command: LaunchCommand) -> int | None:

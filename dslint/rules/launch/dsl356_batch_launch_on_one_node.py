@@ -27,6 +27,7 @@ from dslint.model.launch.otherhosts import reaches_other_hosts
 from dslint.model.launch.rendezvous import places
 from dslint.model.launch.slurmjob import job_nodes
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text
 
 META = RuleMeta(
     code="DSL356",
@@ -112,16 +113,15 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         return
     for command in found:
         job = job_nodes(command).get()
-        call = command.called_from[:1]
         yield META.finding(
-            call[0] if call else (command.argv or command.words)[0].location,
+            place_in_text(command) if command.called_from else (command.argv or command.words)[0].location,
             f"Slurm runs this script on the first of {job} nodes alone: `{command.launcher}` waits there for"
             f" {_partners(command)}, which nobody starts",
             hint=f"Start it on every node: `srun --ntasks-per-node=1 {command.launcher} ...`, with the rank of the node"
             " read on the node",
             related=(
                 *job_nodes(command).origins[:1],
-                *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
+                *place_in_script(command),
                 *places(command, "--nnodes", "--num_machines", "--no_ssh"),
             ),
             severity=Severity.WARNING if doc.in_docs else None,

@@ -30,6 +30,7 @@ from dslint.model.launch.otherhosts import reaches_other_hosts
 from dslint.model.launch.rendezvous import places
 from dslint.model.launch.slurmjob import PER_NODE, job_nodes, step_tasks
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text, started_by
 
 META = RuleMeta(
     code="DSL367",
@@ -98,7 +99,7 @@ _CHOOSES_HOSTS = frozenset(
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Launchers whose number of nodes is not that of their job or step."""
     del context
-    for command in (*doc.commands, *(c for c in doc.called if not c.conditions)):
+    for command in started_by(doc):
         if command.launcher not in PER_NODE or command.may_hide_launcher_flags() or command.hides_options:
             continue
         told = _told(command)
@@ -133,18 +134,18 @@ def _told(command: LaunchCommand) -> int | None:
 
 
 def _finding(doc: LaunchDoc, command: LaunchCommand, told: int, nodes: Fact[int]) -> Finding:
-    call, name = command.called_from[:1], command.launcher
+    name = command.launcher
     option = {"torchrun": "--nnodes", "accelerate": "--num_machines"}.get(name)
     severity = Severity.ERROR if told > 1 else Severity.WARNING
     return META.finding(
-        call[0] if call else command.location,
+        place_in_text(command),
         _message(name, told, nodes.get(), bool(command.outer)),
         hint=f"Tell the launcher the nodes of the job: `{option} $SLURM_NNODES`"
         if option
         else "Start it once with a hostfile of the nodes, or use `torchrun --nnodes $SLURM_NNODES`",
         related=(
             *nodes.origins[:1],
-            *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
+            *place_in_script(command),
             *(command.nodes.origins or places(command, "--nnodes", "--num_machines", "--num_nodes")),
         ),
         severity=Severity.WARNING if doc.in_docs else severity,

@@ -31,6 +31,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.slurmjob import PER_NODE
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_text
 
 _LAUNCHERS = (*PER_NODE, "mpirun", "horovodrun")
 META = RuleMeta(
@@ -66,7 +67,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         return
     told: set[Location] = set()
     for command in (*doc.commands, *doc.called):
-        place = command.called_from[0] if command.called_from else command.location
+        place = place_in_text(command)
         if place in told or place.path != doc.source.path or not _is_many(command):
             continue
         if is_service or _is_without(_words_until(text, place.span.start, place.span.end)):

@@ -407,7 +407,7 @@ def test_words_end_where_bash_ends_them() -> None:
     ],
 )
 def test_code_blocks_by_indentation_alone(text: str, blocks: int) -> None:
-    found = list(indented_blocks(text))
+    found = list(indented_blocks(text, list(fences(text))))
     assert len(found) == blocks
     for block in found:
         assert text[block.span.start : block.span.end] == block.text

@@ -115,17 +115,19 @@ class _Places:
 
     def find(self, text: str) -> int:
         """Where a text stands as it is; -1 for nowhere."""
-        found = self.source.text.find(text, self.at)
-        found = self.source.text.find(text) if found < 0 else found
+        found = self._next(text)
         if found >= 0:
             self.at = found + len(text)
         return found
 
     def span(self, text: str) -> Span:
         """The place of a text, or the begin of the file."""
-        found = self.source.text.find(text, self.at)
-        found = self.source.text.find(text) if found < 0 else found
+        found = self._next(text)
         return Span(found, found + len(text)) if found >= 0 else Span(0, 1)
+
+    def _next(self, text: str) -> int:
+        found = self.source.text.find(text, self.at)
+        return found if found >= 0 else self.source.text.find(text)
 
 
 def _tox(source: SourceFile) -> Iterator[Snippet]:

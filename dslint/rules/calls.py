@@ -1,0 +1,27 @@
+"""Commands of a launch text and of the scripts that it calls: which are certain, and where a finding points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.source import Location
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+
+
+def started_by(doc: LaunchDoc) -> Iterator[LaunchCommand]:
+    """The commands of the text, and those of called scripts that depend on no condition."""
+    yield from doc.commands
+    yield from (command for command in doc.called if not command.conditions)
+
+
+def place_in_text(command: LaunchCommand) -> Location:
+    """Where the text that is judged starts the command: at the call, where the command is in a called script."""
+    return next(iter(command.called_from), command.location)
+
+
+def place_in_script(command: LaunchCommand) -> tuple[Location, ...]:
+    """The command itself where another file calls its script: a related place of what is told at the call."""
+    if not command.called_from:
+        return ()
+    return (command.location.labelled("the launcher, in the script that is called"),)
