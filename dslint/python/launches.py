@@ -133,7 +133,7 @@ def deciding(modules: Sequence[Module]) -> frozenset[str]:
     is open.
     """
     found: set[str] = set()
-    nodes = [node for module in modules for node in ast.walk(module.tree)]
+    nodes = [node for module in modules for node in module.nodes]
     own = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
     for node in nodes:
         for part in _deciding_parts(node):

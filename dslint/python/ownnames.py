@@ -68,5 +68,5 @@ def _is_unpacked(module: Module, node: ast.Call) -> bool:
     """Return whether the result of a call is taken apart: `engine, optimizer, *_ = build(model)`."""
     return any(
         isinstance(n, ast.Assign) and n.value is node and isinstance(n.targets[0], ast.Tuple | ast.List)
-        for n in ast.walk(module.tree)
+        for n in module.nodes
     )

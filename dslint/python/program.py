@@ -119,6 +119,10 @@ class Program:
         """Return the modules that were read for this machine."""
         return [module for path in sorted(self._seen) if (module := self.shared.parsed.get(path)) is not None]
 
+    def home_of(self, node: ast.AST | None) -> Module | None:
+        """Return the module in whose tree a node is."""
+        return next((module for module in self.modules() if module.holds(node)), None)
+
     def _loaded(self, path: str) -> Module | None:
         if path not in self.shared.parsed:
             raw = self.files.read(path)

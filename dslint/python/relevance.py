@@ -129,7 +129,7 @@ def _calls(caller: ast.AST, module: Module) -> list[tuple[str, int]]:
 def called_names(module: Module) -> frozenset[str]:
     """Return the names of the functions and methods that a module calls anywhere."""
     if module.called is None:
-        called = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+        called = (node.func for node in module.nodes if isinstance(node, ast.Call))
         names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in called)
         module.called = frozenset(names)
     return module.called

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from dslint.core.source import Location, SourceFile, Span
 from dslint.parse.python import ScriptProblem, parse_ast
@@ -14,6 +14,8 @@ from dslint.python.scopes import statements
 if TYPE_CHECKING:
     from dslint.python.importgraph import Names
 
+_FUNCTIONS: tuple[type[ast.stmt], ...] = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Node = TypeVar("_Node", bound=ast.AST)
 # The folders that may be part of the name of a module.
 _MOST_FOLDERS = 6
 # Strings and comments, in the order of the text: a `#` in a string begins none.
@@ -39,6 +41,7 @@ class Module:
         self.names_in_code: dict[ast.AST, Names] = {}
         self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
         self.called: frozenset[str] | None = None
+        self._kinds: dict[tuple[type[ast.AST], ...], tuple[ast.AST, ...]] = {}
         self._places: dict[re.Pattern[str], re.Match[str] | None] = {}
 
     @property
@@ -72,11 +75,41 @@ class Module:
         return ".".join(part for part in (home, inner, rest) if part)
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Return all nodes of the tree, outer ones first, as `ast.walk` gives them; the tree is walked once."""
+        return tuple(ast.walk(self.tree))
+
+    def nodes_of(self, *kinds: type[_Node]) -> tuple[_Node, ...]:
+        """Return the nodes of some kinds in the order of `nodes`."""
+        found = self._kinds.get(kinds)
+        if found is None:
+            found = self._kinds[kinds] = tuple(node for node in self.nodes if isinstance(node, kinds))
+        return cast("tuple[_Node, ...]", found)
+
+    @property
+    def functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+        """Return the functions and methods, those inside others too."""
+        return cast("tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]", self.nodes_of(*_FUNCTIONS))
+
+    def holds(self, node: ast.AST | None) -> bool:
+        """Return whether a node is one of this module's tree."""
+        return id(node) in self._numbers
+
+    @cached_property
+    def _numbers(self) -> frozenset[int]:
+        return frozenset(map(id, self.nodes))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """Return the node around each node."""
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
         """Return where something of each name is read: `x.name`."""
         found: dict[str, list[ast.Attribute]] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        for node in self.nodes_of(ast.Attribute):
+            if isinstance(node.ctx, ast.Load):
                 found.setdefault(node.attr, []).append(node)
         return found
 

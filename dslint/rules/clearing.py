@@ -124,7 +124,7 @@ def _judged(steps: MicroBatches) -> tuple[Severity | None, int | None]:
 def _fix(run: RunQuery, block: _Block) -> Fix | None:
     """The line goes, and comes back after the step unless the gradients are cleared there anyway."""
     module, first, last = block.cleared.module, block.cleared.node, block.step.node
-    lists = (getattr(node, "body", None) for node in ast.walk(module.tree))
+    lists = (getattr(node, "body", None) for node in module.nodes)
     lines = next((b for b in lists if isinstance(b, list) and _line(b, first) and _line(b, last)), None)
     if lines is None or module.path != run.path:
         return None

@@ -33,4 +33,4 @@ def _is_elif(module: Module, test: ast.If) -> bool:
 
 
 def _else_blocks(module: Module) -> Iterator[list[ast.stmt]]:
-    return (node.orelse for node in ast.walk(module.tree) if isinstance(node, ast.If) and len(node.orelse) == 1)
+    return (node.orelse for node in module.nodes_of(ast.If) if len(node.orelse) == 1)

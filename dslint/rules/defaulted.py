@@ -14,8 +14,6 @@ from dslint.python.source import Module
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
 
 def left_out(module: Module, node: ast.AST) -> str:
     """Return the parameter without which a node runs, if its default is ``None`` and no call of the file leaves it out.
@@ -23,13 +21,13 @@ def left_out(module: Module, node: ast.AST) -> str:
     Callers in other files may hand it over each time, so that nobody knows whether the node runs. Empty otherwise.
     """
     line = getattr(node, "lineno", 0)
-    around = [f for f in ast.walk(module.tree) if isinstance(f, _FUNCTIONS) and f.lineno <= line <= (f.end_lineno or 0)]
+    around = [f for f in module.functions if f.lineno <= line <= (f.end_lineno or 0)]
     if not around:
         return ""
     function = max(around, key=lambda f: f.lineno)
     places = _optional(function)
     for name in (name for name in _asked(function, node) if name in places):
-        calls = [c for c in ast.walk(module.tree) if isinstance(c, ast.Call) and _last(c.func) == function.name]
+        calls = [c for c in module.nodes_of(ast.Call) if _last(c.func) == function.name]
         if all(_hands_over(call, name, places[name]) for call in calls):
             return name
     return ""
@@ -45,7 +43,7 @@ def dead_by_default(run: RunQuery) -> frozenset[int]:
     tests = [
         node
         for module in run.machine.program.modules()
-        for node in (ast.walk(module.tree) if given else ())
+        for node in (module.nodes if given else ())
         if isinstance(node, ast.If)
     ]
     dead = _inside(node for node in tests if _lacks(node.test) in given)
@@ -61,7 +59,7 @@ def _flags(run: RunQuery, dead: frozenset[int]) -> set[str]:
     """Return the names that only dead code sets: `is_overridden = True` there, and `False` elsewhere."""
     alive: dict[str, list[bool]] = {}
     for module in run.machine.program.modules():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 is_off = isinstance(node.value, ast.Constant) and not node.value.value
                 alive.setdefault(node.targets[0].id, []).append(is_off or id(node) in dead)

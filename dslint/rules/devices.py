@@ -47,7 +47,7 @@ def _item(event: Event, name: str, node: ast.AST) -> ast.AST:
     made = event.arguments[name].single
     inner = made.node if isinstance(made, Instance) else node
     items = inner.elts if isinstance(inner, ast.List) else inner.values if isinstance(inner, ast.Dict) else []
-    if len(items) != 1 or not any(child is inner for child in ast.walk(event.module.tree)):
+    if len(items) != 1 or not event.module.holds(inner):
         return node
     return items[0]
 

@@ -64,7 +64,7 @@ def _waits(run: RunQuery, atom: Instance) -> bool:
 def _scope(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, or the module."""
     found: ast.AST = module.tree
-    for function in (n for n in ast.walk(module.tree) if isinstance(n, _FUNCTIONS)):
+    for function in module.functions:
         if any(inner is node for inner in ast.walk(function)):
             found = function
     return found

@@ -24,8 +24,7 @@ def place_of(run: RunQuery, event: Event, pointer: str) -> tuple[Module, ast.AST
 
 def module_of(run: RunQuery, node: ast.AST) -> Module | None:
     """Return the module in which a node stands."""
-    modules = run.machine.program.modules()
-    return next((m for m in modules if any(inner is node for inner in ast.walk(m.tree))), None)
+    return run.machine.program.home_of(node)
 
 
 def value_in(display: ast.AST | None, key: str) -> ast.expr | None:

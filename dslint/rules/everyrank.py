@@ -253,9 +253,8 @@ def written(event: Event, node: ast.expr) -> list[ast.expr]:
     names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     assigned = [
         statement.value
-        for statement in ast.walk(event.module.tree)
-        if isinstance(statement, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id in names for t in statement.targets)
+        for statement in event.module.nodes_of(ast.Assign)
+        if any(isinstance(t, ast.Name) and t.id in names for t in statement.targets)
     ]
     return [node, *assigned]
 

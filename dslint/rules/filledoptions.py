@@ -46,7 +46,7 @@ def _filled(run: RunQuery, derived: Derived, maker: Event, option: ast.Attribute
 def _tests_of_none(module: Module, option: ast.Attribute) -> Iterator[ast.If]:
     """Yield the tests `if OPTION is None` of a file."""
     name = ast.unparse(option)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.If) and ast.unparse(node.test) in (f"{name} is None", f"not {name}", f"{name} == None"):
             yield node
 

@@ -21,7 +21,6 @@ _TURNS = frozenset(
 )
 _MODULES = frozenset({"torch", "F", "functional", "nn", "np", "dist", "self"})
 _WEIGHTS = re.compile(r"(?i)weight|proj|protot|cent(?:er|re)|queue|bank|memory|classifier")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass
@@ -46,7 +45,7 @@ def gather_layers(modules: Iterable[Module]) -> Iterator[GatherLayer]:
     for module in modules:
         if "all_gather" not in module.code or "backward" not in module.code:
             continue
-        for cls in (n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef)):
+        for cls in module.nodes_of(ast.ClassDef):
             if not any(ast.unparse(base).rpartition(".")[2] == "Function" for base in cls.bases):
                 continue
             methods = {n.name: n for n in cls.body if isinstance(n, ast.FunctionDef)}
@@ -79,13 +78,10 @@ def meeting(layer: GatherLayer, modules: Iterable[Module]) -> Meeting | None:
     modules = [module for module in modules if layer.cls.name in module.code or module is layer.module]
     appliers = {f"{layer.cls.name}.apply"} | _aliases(layer, modules)
     helpers = {
-        function.name
-        for module in modules
-        for function in ast.walk(module.tree)
-        if isinstance(function, _FUNCTIONS) and _gives_gathered(function, appliers)
+        function.name for module in modules for function in module.functions if _gives_gathered(function, appliers)
     }
     for module in modules:
-        for function in (n for n in ast.walk(module.tree) if isinstance(n, _FUNCTIONS) and n.name not in helpers):
+        for function in (n for n in module.functions if n.name not in helpers):
             found = _product(function, appliers | helpers)
             if found is not None:
                 return Meeting(module, found)
@@ -97,8 +93,8 @@ def _aliases(layer: GatherLayer, modules: list[Module]) -> set[str]:
     return {
         ast.unparse(target)
         for module in modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Assign) and ast.unparse(node.value) == wanted
+        for node in module.nodes_of(ast.Assign)
+        if ast.unparse(node.value) == wanted
         for target in node.targets
     }
 

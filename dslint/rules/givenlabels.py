@@ -80,7 +80,7 @@ class GivenLabels:
                 written = event.nodes.get(FIELD)
                 names = self._held(event, FIELD, value, written)
                 made = value.single.node if isinstance(value.single, Instance) else None
-                inside = made is not None and any(node is made for node in ast.walk(event.module.tree))
+                inside = made is not None and event.module.holds(made)
                 node = written or (made if inside and made is not None else event.node)
                 yield Given(event.module, node, names, self._where(made, node))
 
@@ -107,8 +107,7 @@ class GivenLabels:
         """Return where a list stands that is written elsewhere than at the call."""
         if made is None or made is node:
             return ()
-        modules = self._run.machine.program.modules()
-        home = next((m for m in modules if any(inner is made for inner in ast.walk(m.tree))), None)
+        home = self._run.machine.program.home_of(made)
         return (home.location(made, "the names stand here"),) if home is not None else ()
 
     # -- what stands in the code only ---------------------------------------------------------------------------
@@ -129,7 +128,7 @@ class GivenLabels:
         made = (happening.event for happening in self._run.occurrences("training-arguments"))
         told = {event.node for event in made if FIELD in event.arguments}
         for module in self._run.machine.program.modules():
-            calls = ast.walk(module.tree) if FIELD in module.source.text else ()
+            calls = module.nodes if FIELD in module.source.text else ()
             for call in (node for node in calls if isinstance(node, ast.Call) and node not in told):
                 node = next((k.value for k in call.keywords if k.arg == FIELD), None)
                 if node is not None and self._makes_arguments(module, call):

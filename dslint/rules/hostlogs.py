@@ -85,7 +85,7 @@ def _items(run: RunQuery, tensors: HostTensors, node: ast.Dict | ast.DictComp) -
     """Yield what a dictionary holds that certainly lies on the host, as the dictionary is written."""
     values = [node.value] if isinstance(node, ast.DictComp) else node.values
     for module in _modules(run):
-        if any(inner is node for inner in ast.walk(module.tree)):
+        if module.holds(node):
             yield from ((module, v) for v in values if isinstance(v, ast.Call) and tensors.is_on_host(module, v))
 
 

@@ -37,7 +37,7 @@ class HostTensors:
         if not isinstance(atom, Instance) or atom.cls not in ("torch.Tensor", ""):
             return []
         node = atom.node
-        module = next((m for m in modules if any(n is node for n in ast.walk(m.tree))), None)
+        module = next((m for m in modules if m.holds(node)), None)
         if module is None:
             return []
         made = _assigned(module, node) if isinstance(node, ast.AugAssign) else [node]
@@ -96,7 +96,7 @@ def _assigned(module: Module, changed: ast.AugAssign) -> list[ast.expr]:
 def _function(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, or the module."""
     found: ast.AST = module.tree
-    for function in ast.walk(module.tree):
+    for function in module.nodes:
         if isinstance(function, _FUNCTIONS) and any(n is node for n in ast.walk(function)):
             found = function
     return found

@@ -32,7 +32,7 @@ def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event]]:
         if not is_shared_out(run, found.event) or not _draws_own(run, modules):
             continue
         made = parts[0].made
-        home = next((m for m in run.machine.program.modules() if any(n is made for n in ast.walk(m.tree))), None)
+        home = run.machine.program.home_of(made)
         if home is not None and home.path not in told:
             told.add(home.path)
             yield home, made, found.event

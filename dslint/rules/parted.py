@@ -199,7 +199,7 @@ def are_some(run: RunQuery, lanes: int) -> bool:
 
 
 def _functions(module: Module) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+    return list(module.nodes_of(ast.FunctionDef))
 
 
 def called(run: RunQuery, parting: Parting) -> str:

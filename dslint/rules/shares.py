@@ -95,7 +95,7 @@ def _is_evened_before(run: RunQuery, parting: Parting) -> bool:
     for module in run.machine.program.modules():
         if f"{function.name}(" not in module.code:
             continue
-        calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Call))
+        calls = module.nodes_of(ast.Call)
         for call in (n for n in calls if ast.unparse(n.func).rpartition(".")[2] == function.name):
             if evened.divides_by_ranks(parted.function_around(module, call) or module.tree):
                 return True
@@ -113,7 +113,7 @@ def _around(run: RunQuery, parting: Parting) -> Iterator[ast.AST]:
     called = {ast.unparse(n.func) for n in _definitions(parting) if isinstance(n, ast.Call)}
     called |= {name for scope in scopes for name in _counted_by(scope)}
     for other in run.machine.program.modules() if called else ():
-        yield from (n for n in ast.walk(other.tree) if isinstance(n, ast.FunctionDef) and n.name in called)
+        yield from (n for n in other.nodes_of(ast.FunctionDef) if n.name in called)
 
 
 def _counted_by(scope: ast.AST) -> Iterator[str]:

@@ -143,7 +143,7 @@ def _unpacked(event: Event, name: str) -> ast.expr | None:
     mappings = [k.value for k in keywords if k.arg is None]
     names = {m.id for m in mappings if isinstance(m, ast.Name)}
     found = [value for mapping in mappings for value in _stated(mapping, name)]
-    for node in ast.walk(event.module.tree) if names else ():
+    for node in event.module.nodes if names else ():
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:

@@ -173,9 +173,7 @@ def _is_disabled(event: Event) -> bool:
 
 def _made_inside(event: Event, happenings: list[Happening]) -> Iterator[Instance]:
     """Yield the modules that are built in the block of a `zero.Init`, of those that come to an engine."""
-    block = next(
-        (node for node in ast.walk(event.module.tree) if isinstance(node, ast.With) and _opens(node, event.node)), None
-    )
+    block = next((node for node in event.module.nodes_of(ast.With) if _opens(node, event.node)), None)
     inside = {id(node) for statement in block.body for node in ast.walk(statement)} if block is not None else set()
     for found in happenings:
         modules = found.event.modules

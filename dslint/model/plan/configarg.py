@@ -127,8 +127,8 @@ def _names_of(load: Event) -> list[str]:
     """Return the names that get what a call has read."""
     return [
         target.id
-        for node in ast.walk(load.module.tree)
-        if isinstance(node, ast.Assign) and node.value is load.node
+        for node in load.module.nodes_of(ast.Assign)
+        if node.value is load.node
         for target in node.targets
         if isinstance(target, ast.Name)
     ]
@@ -136,7 +136,7 @@ def _names_of(load: Event) -> list[str]:
 
 def _is_changed(module: Module, name: str) -> bool:
     """``config["x"] = ...``, ``config.update(...)``, ``change(config)`` anywhere in the file."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and _root(node) == name:
             return True
         if isinstance(node, ast.Call):

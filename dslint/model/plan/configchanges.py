@@ -32,7 +32,7 @@ def sets_sizes(source: SourceFile, consumer: Fact[str]) -> bool:
     module = read(source)
     if not isinstance(module, Module):
         return False
-    nodes = list(ast.walk(module.tree))
+    nodes = list(module.nodes)
     if any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and n.attr in changed for n in nodes):
         return True
     return _names_sizes(nodes)

@@ -74,7 +74,7 @@ def _use(source: SourceFile, declared: Option) -> Location | None:
         return None
     if any(home.split(".")[0] in _FINDING for origins in module.imported.values() for home, _ in origins):
         return None
-    nodes = list(ast.walk(module.tree))
+    nodes = module.nodes
     named = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "local_rank"]
     if any(isinstance(node.ctx, ast.Store) for node in named):
         return None

@@ -78,7 +78,7 @@ class ScriptRun:
             dict.fromkeys((event.module, *(other.module for other in self.all_events))) if node is not None else ()
         )
         for module in modules:
-            if any(found is node for found in ast.walk(module.tree)) and node is not None:
+            if node is not None and module.holds(node):
                 return module.location(node, label)
         return event.module.location(event.node, label)
 

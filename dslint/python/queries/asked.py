@@ -47,7 +47,7 @@ def matched(alt: Alt) -> ast.Match | None:
     """Return the `match` statement of which a test is a case."""
     if not isinstance(alt.node, ast.pattern):
         return None
-    found = (node for node in ast.walk(alt.module.tree) if isinstance(node, ast.Match))
+    found = alt.module.nodes_of(ast.Match)
     return next((node for node in found if any(case.pattern is alt.node for case in node.cases)), None)
 
 
@@ -55,7 +55,7 @@ def is_followed(alt: Alt, name: ast.Name) -> bool:
     """Return whether all that a name of a test may stand for is among the expressions behind it."""
     if isinstance(name.ctx, ast.Store) or any(True for _ in _given(alt.module, name)):
         return True
-    return any(isinstance(n, ast.FunctionDef) and n.name == name.id for n in ast.walk(alt.module.tree))
+    return any(isinstance(n, ast.FunctionDef) and n.name == name.id for n in alt.module.nodes)
 
 
 def behind(module: Module, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
@@ -105,7 +105,7 @@ def _returned(module: Module, call: ast.Call) -> Iterator[ast.expr]:
     """Yield what the functions of the module return that a call may mean by its name."""
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             returns = (n for n in ast.walk(node) if isinstance(n, ast.Return))
             yield from (n.value for n in returns if n.value is not None)

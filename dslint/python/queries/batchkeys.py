@@ -45,7 +45,7 @@ class File:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.names = Names(module.tree)
-        self.nodes = sorted(ast.walk(module.tree), key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0)))
+        self.nodes = sorted(module.nodes, key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0)))
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
 
     @cached_property

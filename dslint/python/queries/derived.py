@@ -92,7 +92,7 @@ class Derived:
                 yield module, call.args[at]
 
     def _imported(self, module: Module, name: str) -> Iterator[Piece]:
-        imports = (node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom))
+        imports = module.nodes_of(ast.ImportFrom)
         for alias in (alias for node in imports for alias in node.names):
             if (alias.asname or alias.name) == name:
                 yield from self._named.get(alias.name, ())
@@ -139,7 +139,7 @@ class Derived:
         """Return what fields, options, functions and names of modules of that name are given."""
         found: dict[str, list[Piece]] = {}
         for module in self._modules:
-            for node in ast.walk(module.tree):
+            for node in module.nodes:
                 for name, value in _given(node):
                     found.setdefault(name, []).append((module, value))
         return found

@@ -58,11 +58,7 @@ class Factors:
         """Return the innermost function around a node that binds the name, or the module."""
         line = getattr(node, "lineno", 0)
         name = getattr(node, "id", "")
-        around = [
-            inner
-            for inner in ast.walk(module.tree)
-            if isinstance(inner, _FUNCTIONS) and inner.lineno <= line <= (inner.end_lineno or 0)
-        ]
+        around = [inner for inner in module.functions if inner.lineno <= line <= (inner.end_lineno or 0)]
         for scope in sorted(around, key=lambda inner: -inner.lineno):
             if _is_parameter(scope, name) or any(True for _ in _assigned(scope, name)):
                 return scope
@@ -93,7 +89,7 @@ class Factors:
         """Return what fields are assigned, and what properties of one line give."""
         found: dict[str, list[tuple[Module, ast.AST]]] = {}
         for module in self._modules:
-            for node in ast.walk(module.tree):
+            for node in module.nodes:
                 if isinstance(node, ast.Assign):
                     for target in node.targets:
                         if isinstance(target, ast.Attribute):

@@ -190,10 +190,7 @@ class IdleParts:
 
     @cached_property
     def _parents(self) -> dict[Module, dict[ast.AST, ast.AST]]:
-        return {
-            module: {child: node for node in ast.walk(module.tree) for child in ast.iter_child_nodes(node)}
-            for module in self._m.program.modules()
-        }
+        return {module: module.parents for module in self._m.program.modules()}
 
 
 def _output(outer: ast.AST | None, result: ast.AST) -> str:

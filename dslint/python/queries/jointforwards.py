@@ -188,7 +188,7 @@ def _passed(name: str, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
 def _scope_of(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, or its module."""
     found: ast.AST = module.tree
-    for scope in ast.walk(module.tree):
+    for scope in module.nodes:
         if isinstance(scope, _FUNCTIONS) and any(inner is node for inner in own_nodes(scope)):
             found = scope
     return found

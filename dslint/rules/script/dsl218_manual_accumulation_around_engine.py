@@ -168,7 +168,7 @@ def _is_own_count(run: RunQuery, alt: Alt, every: ast.expr) -> bool:
     if not asked:
         return False
     text = alt.module.text(every)
-    given = (n for n in ast.walk(alt.module.tree) if isinstance(n, ast.Assign) and id(n.value) in asked)
+    given = (n for n in alt.module.nodes_of(ast.Assign) if id(n.value) in asked)
     return id(every) in asked or any(alt.module.text(target) == text for n in given for target in n.targets)
 
 

@@ -20,7 +20,6 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.python.durations import seconds_of
-from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.groups import timeout_of
@@ -51,7 +50,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         days = (seconds_of(value) or 0) / 86400
         node = made.node if isinstance(made, Instance) else None
         is_plain = isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords
-        module = next((m for m in run.machine.program.modules() if _holds(m, node)), None) if is_plain else None
+        module = run.machine.program.home_of(node) if is_plain else None
         if days < _LEAST_DAYS or module is None or not isinstance(node, ast.Call) or id(node) in seen:
             continue
         seen.add(id(node))
@@ -69,10 +68,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             else None,
             facts={"days": days},
         )
-
-
-def _holds(module: Module, node: ast.AST | None) -> bool:
-    return any(inner is node for inner in ast.walk(module.tree))
 
 
 EXAMPLES = (

@@ -109,7 +109,7 @@ def _has_one_device(event: Event) -> bool:
 
 def _is_unwrapped(event: Event) -> bool:
     """Return whether `model = model.module` follows: nobody calls the wrapper, and only a call replicates."""
-    for node in ast.walk(event.module.tree):
+    for node in event.module.nodes:
         if isinstance(node, ast.Attribute) and node.value is event.node:
             return node.attr == "module"
         body = getattr(node, "body", None)

@@ -129,7 +129,7 @@ def _finding(run: RunQuery, event: Event, name: str, effect: str, several: bool)
 
 def _fix(event: Event) -> Fix | None:
     module = event.module
-    statements = (node for node in ast.walk(module.tree) if isinstance(node, ast.Assign) and len(node.targets) == 1)
+    statements = (node for node in module.nodes_of(ast.Assign) if len(node.targets) == 1)
     found = next((s for s in statements if event.node in (s, s.targets[0])), None)
     target = found.targets[0] if found is not None else None
     if found is None or not isinstance(target, ast.Subscript):

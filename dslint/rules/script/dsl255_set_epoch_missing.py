@@ -137,8 +137,8 @@ def _telling(module: Module) -> Iterator[ast.AST]:
     """Yield the places of a module that may tell a sampler the epoch."""
     if "set_epoch" not in module.code and ".epoch" not in module.code:
         return
-    called = {id(node.func): node for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(module.tree):
+    called = {id(node.func): node for node in module.nodes if isinstance(node, ast.Call)}
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr == "set_epoch":
             yield called.get(id(node), node)
         elif isinstance(node, ast.Constant) and node.value == "set_epoch":
@@ -149,7 +149,7 @@ def _telling(module: Module) -> Iterator[ast.AST]:
 
 def _names(module: Module, names: re.Pattern[str]) -> bool:
     """Return whether a module reads a method or calls a function of such a name."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         read = node.func if isinstance(node, ast.Call) else node
         name = getattr(read, "attr", "") or (getattr(read, "id", "") if read is not node else "")
         if names.fullmatch(name):

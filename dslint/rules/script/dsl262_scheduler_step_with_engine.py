@@ -87,7 +87,7 @@ def _finding(run: RunQuery, event: Event, step: Event, maker: Event) -> Finding:
 def _fix(run: RunQuery, event: Event) -> Fix | None:
     """Delete the line, where the call is all of it and other statements stay in the block."""
     module = event.module
-    blocks = (getattr(node, name, None) for node in ast.walk(module.tree) for name in ("body", "orelse", "finalbody"))
+    blocks = (getattr(node, name, None) for node in module.nodes for name in ("body", "orelse", "finalbody"))
     lists = [block for block in blocks if isinstance(block, list)]
     block = next((b for b in lists if any(isinstance(s, ast.Expr) and s.value is event.node for s in b)), None)
     if block is None or len(block) < 2 or module.path != run.path:

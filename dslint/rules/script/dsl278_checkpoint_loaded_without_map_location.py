@@ -145,7 +145,7 @@ def _function_of(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, else the module."""
     line = getattr(node, "lineno", 0)
     found: ast.AST = module.tree
-    functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = module.functions
     for function in functions:  # from outside to inside
         if function.lineno <= line <= (function.end_lineno or 0):
             found = function

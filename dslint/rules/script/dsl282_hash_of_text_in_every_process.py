@@ -107,7 +107,7 @@ def _kind(value: Value | None) -> str:
 
 def _cut(module: Module, node: ast.AST) -> ast.BinOp | None:
     """Return the `%` or `&` that cuts a hash to a range."""
-    for found in ast.walk(module.tree):
+    for found in module.nodes:
         if isinstance(found, ast.BinOp) and isinstance(found.op, ast.Mod | ast.BitAnd):
             left = found.left
             while isinstance(left, ast.Call) and left is not node and len(left.args) == 1:

@@ -106,7 +106,7 @@ def _catches(node: Try, is_near: bool) -> bool:
 def _is_chosen(found: Happening) -> bool:
     """Return whether a test in the same statement decides: `a.module.x if wrapped else a.x`."""
     module, wanted = found.event.module, found.event.node
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.IfExp | ast.BoolOp) and any(inner is wanted for inner in ast.walk(node)):
             text = module.text(node)
             if _ASKS.search(text) or _KNOWS.search(text):

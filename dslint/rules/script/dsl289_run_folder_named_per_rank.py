@@ -186,7 +186,7 @@ def _is_day(module: Module, node: ast.AST) -> bool:
     if _DAY.search(text) or _TIME.search(text) or "strftime" not in text:
         return bool(_DAY.search(text)) and not _TIME.search(text)
     # The format is written elsewhere: any that the module holds may be the one.
-    formats = (n.value for n in ast.walk(module.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    formats = (n.value for n in module.nodes_of(ast.Constant) if isinstance(n.value, str))
     return any(_DAY.search(each) and not _TIME.search(each) for each in formats)
 
 

@@ -84,7 +84,7 @@ def _is_by_hand(node: ast.AST) -> bool:
 
 def _calls_itself(module: Module) -> bool:
     """Return whether a method of the class, or code next to it, runs the hook in every process."""
-    return any(_is_by_hand(n) and not _is_super(n) for n in ast.walk(module.tree))
+    return any(_is_by_hand(n) and not _is_super(n) for n in module.nodes)
 
 
 def _is_super(node: ast.AST) -> bool:
@@ -171,7 +171,7 @@ def _reader(
                 return cls.module, node
     modules = dict.fromkeys([cls.module, *(entry.module for entry in run.entries)])
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
                 text = module.text(node.value).lower()
                 if "datamodule" in text or text in ("dm", "data_module", "data"):

@@ -216,13 +216,13 @@ def _cut(event: Event) -> ast.AST | None:
     """Return where the result of a call is cut to a length: at once, or by the name that it gets."""
     names = {
         target.id
-        for node in ast.walk(event.module.tree)
-        if isinstance(node, ast.Assign) and node.value is event.node
+        for node in event.module.nodes_of(ast.Assign)
+        if node.value is event.node
         for target in node.targets
         if isinstance(target, ast.Name)
     }
     line = getattr(event.node, "lineno", 0)
-    for node in ast.walk(event.module.tree):
+    for node in event.module.nodes:
         if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
             continue
         upper = node.slice.upper

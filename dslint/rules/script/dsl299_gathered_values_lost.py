@@ -78,7 +78,7 @@ def _thrown_away(run: RunQuery, event: Event) -> Finding:
 
 
 def _is_statement(event: Event) -> bool:
-    return any(isinstance(node, ast.Expr) and node.value is event.node for node in ast.walk(event.module.tree))
+    return any(node.value is event.node for node in event.module.nodes_of(ast.Expr))
 
 
 def _only_waits(event: Event) -> bool:
@@ -107,8 +107,8 @@ def _is_cut_before(found: Happening) -> bool:
     return any(
         "detach(" in call.module.text(function)
         for call in found.calls[-1:]
-        for function in ast.walk(call.module.tree)
-        if isinstance(function, ast.FunctionDef) and function.lineno <= call.node.lineno <= (function.end_lineno or 0)  # type: ignore[attr-defined]
+        for function in call.module.nodes_of(ast.FunctionDef)
+        if function.lineno <= call.node.lineno <= (function.end_lineno or 0)  # type: ignore[attr-defined]
     )
 
 

@@ -112,7 +112,7 @@ def _source(event: Event, calls: dict[ast.AST, Event]) -> Event | None:
 
 def _function(module: Module, node: ast.AST) -> ast.AST:
     found: ast.AST = module.tree
-    for function in ast.walk(module.tree):
+    for function in module.nodes:
         if isinstance(function, _FUNCTIONS) and any(inner is node for inner in ast.walk(function)):
             found = function
     return found

@@ -84,7 +84,7 @@ def _is_set_somewhere(run: RunQuery) -> bool:
     for module in run.machine.program.modules():
         if _KEY not in module.code:
             continue
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             words = (getattr(node, "value", None), getattr(node, "arg", None), getattr(node, "attr", None))
             if _KEY in [word for word in words if isinstance(word, str)]:
                 return True
@@ -129,7 +129,7 @@ def _finding(run: RunQuery, event: Event, node: ast.expr | None, configured: Eve
     name = f"`max_grad_norm={norm}`" if is_trainer else f"The norm `{norm}`"
     related = []
     place = configured.settings.node if configured.settings is not None else configured.node
-    module = next((m for m in run.machine.program.modules() if any(n is place for n in ast.walk(m.tree))), None)
+    module = run.machine.program.home_of(place)
     if module is not None:
         related.append(run.location(module, place, f"{what} of the engine"))
     return run.finding(

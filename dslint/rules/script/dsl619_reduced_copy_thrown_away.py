@@ -113,16 +113,12 @@ def _is_list(event: Event, given: ast.expr) -> bool:
 def _scope(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, or the module."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
-    around = [
-        f
-        for f in ast.walk(module.tree)
-        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) and f.lineno <= first and last <= (f.end_lineno or 0)
-    ]
+    around = [f for f in module.functions if f.lineno <= first and last <= (f.end_lineno or 0)]
     return around[-1] if around else module.tree
 
 
 def _is_statement(module: Module, node: ast.AST) -> bool:
-    return any(isinstance(statement, ast.Expr) and statement.value is node for statement in ast.walk(module.tree))
+    return any(statement.value is node for statement in module.nodes_of(ast.Expr))
 
 
 def _is_after(node: ast.AST, call: ast.AST) -> bool:

@@ -84,11 +84,11 @@ def _is_dropped(found: Happening) -> bool:
     """Return whether nobody reads the loader that the call gives back: training runs over the one that it got."""
     module, call = found.event.module, found.event.node
     kinds = [part.cls for part in prepared_by(found.event) or []]
-    target = next((n.targets[0] for n in ast.walk(module.tree) if isinstance(n, ast.Assign) and n.value is call), None)
+    target = next((n.targets[0] for n in module.nodes_of(ast.Assign) if n.value is call), None)
     if not isinstance(target, ast.Tuple) or len(target.elts) != len(kinds):
         return False
     kept = [into for into, cls in zip(target.elts, kinds, strict=True) if cls == LOADER]
-    read = {n.id for n in ast.walk(module.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read = {n.id for n in module.nodes_of(ast.Name) if isinstance(n.ctx, ast.Load)}
     return all(isinstance(into, ast.Name) and into.id not in read for into in kept)
 
 

@@ -79,7 +79,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _loop(event: Event) -> ast.For | None:
     """Return the loop that goes over what a call gives."""
-    for node in ast.walk(event.module.tree):
+    for node in event.module.nodes:
         if isinstance(node, ast.For) and any(inner is event.node for inner in ast.walk(node.iter)):
             return node
     return None

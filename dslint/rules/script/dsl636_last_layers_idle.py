@@ -109,8 +109,8 @@ def _are_in_all_layers(run: RunQuery) -> bool:
     found = [
         node
         for module in run.machine.program.modules()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "LoraConfig"
+        for node in module.nodes_of(ast.Call)
+        if ast.unparse(node.func).rpartition(".")[2] == "LoraConfig"
     ]
     return bool(found) and all(map(_is_plain, found))
 
@@ -133,9 +133,7 @@ def _uses(run: RunQuery, wrapper: Instance) -> list[Happening]:
 
 def _is_earlier(module: Module, call: ast.AST) -> bool:
     """Return whether all that is taken of the result of a call is a hidden state before the last."""
-    function = next(
-        (f for f in ast.walk(module.tree) if _is_function(f) and any(n is call for n in ast.walk(f))), module.tree
-    )
+    function = next((f for f in module.nodes if _is_function(f) and any(n is call for n in ast.walk(f))), module.tree)
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     outer = parents.get(call)
     results: list[ast.AST] = [call]

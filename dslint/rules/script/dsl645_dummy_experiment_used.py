@@ -86,7 +86,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _beyond(event: Event) -> ast.AST | None:
     """Return the expression that takes something of an attribute of `experiment`."""
-    parents = {child: node for node in ast.walk(event.module.tree) for child in ast.iter_child_nodes(node)}
+    parents = event.module.parents
     first = parents.get(event.node)
     if not isinstance(first, ast.Attribute):
         return None

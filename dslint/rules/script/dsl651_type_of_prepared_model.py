@@ -69,7 +69,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _models(event: Event) -> set[str]:
     """Return the names that get the prepared models, where the call stands in an assignment."""
     given = prepared_by(event) or []
-    for node in ast.walk(event.module.tree):
+    for node in event.module.nodes:
         if isinstance(node, ast.Assign) and node.value is event.node and len(node.targets) == 1:
             target = node.targets[0]
             targets = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -84,7 +84,7 @@ def _has_several(event: Event) -> bool:
 
 def _function(event: Event) -> ast.AST | None:
     """Return the outermost function around a call."""
-    functions = (node for node in ast.walk(event.module.tree) if isinstance(node, _FUNCTIONS))
+    functions = event.module.functions
     return next((f for f in functions if any(node is event.node for node in ast.walk(f))), None)
 
 

@@ -99,7 +99,7 @@ def _is_group(event: Event) -> bool:
     key = node.slice if isinstance(node, ast.Subscript) else None
     if not isinstance(node, ast.Subscript) or not isinstance(key, ast.Constant) or key.value not in _NUMBERS:
         return False
-    loops = (n for n in ast.walk(event.module.tree) if isinstance(n, ast.For))
+    loops = event.module.nodes_of(ast.For)
     names = {ast.unparse(loop.target) for loop in loops if "param_groups" in ast.unparse(loop.iter)}
     text = ast.unparse(node.value)
     return "param_groups" in text or any(text in name.strip("()").split(", ") for name in names)

@@ -73,7 +73,7 @@ def _name(run: RunQuery, event: Event) -> str:
 
 def _is_dropped(event: Event) -> bool:
     """Return whether a call is a statement of its own, or gets a name that its function never reads."""
-    for statement in ast.walk(event.module.tree):
+    for statement in event.module.nodes:
         if isinstance(statement, ast.Expr) and statement.value is event.node:
             return True
         if isinstance(statement, ast.Assign) and statement.value is event.node:

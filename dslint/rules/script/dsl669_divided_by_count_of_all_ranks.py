@@ -88,7 +88,7 @@ def _trained(run: RunQuery, quotients: Quotients) -> Iterator[tuple[Traced, list
         if loss is not None:
             yield quotients.trace(event.module, loss), []
     for module in run.machine.program.modules():
-        for node in ast.walk(module.tree) if ".grad" in module.code else ():
+        for node in module.nodes if ".grad" in module.code else ():
             factor, divides = _factor(node)
             if factor is not None:
                 scope = quotients.scope(module, node)

@@ -18,7 +18,6 @@ before the broadcast.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -62,7 +61,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _finding(run: RunQuery, event: Event, made: list[Instance], types: list[str]) -> Finding:
     sent = event.nodes.get("tensor", event.node)
-    here = set(ast.walk(event.module.tree))
+    here = set(event.module.nodes)
     return run.finding(
         META,
         event.module,

@@ -79,7 +79,7 @@ def _is_length(function: Function) -> bool:
 def _gives_items(function: Function) -> bool:
     """Return whether the class of a method gives items, too."""
     node = function.node
-    around = [n for n in ast.walk(function.module.tree) if isinstance(n, ast.ClassDef) and node in n.body]
+    around = [n for n in function.module.nodes_of(ast.ClassDef) if node in n.body]
     names = {part.name for cls in around for part in cls.body if isinstance(part, ast.FunctionDef)}
     return bool(names & set(_ITEMS))
 

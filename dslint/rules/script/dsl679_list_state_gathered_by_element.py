@@ -77,7 +77,7 @@ def _has_no_reduction(event: Event) -> bool:
 
 def _class_around(event: Event) -> ast.ClassDef | None:
     line = getattr(event.node, "lineno", 0)
-    classes = [n for n in ast.walk(event.module.tree) if isinstance(n, ast.ClassDef)]
+    classes = list(event.module.nodes_of(ast.ClassDef))
     around = [cls for cls in classes if cls.lineno <= line <= (cls.end_lineno or 0)]
     return around[-1] if around else None
 
