@@ -73,7 +73,9 @@ def history(library: str, wheels: list[tuple[Version, Path]]) -> dict[str, Any]:
             found = calls[name].get(method, {})
             if not found and found is not None and method.encode() in texts[version]:
                 found = None
-            shown = None if found is None else [[n, list(names), sorted(by)] for (n, names), by in sorted(found.items())]
+            shown = (
+                None if found is None else [[n, list(names), sorted(by)] for (n, names), by in sorted(found.items())]
+            )
             if (rows and rows[-1][1] != shown) or (not rows and shown != []):
                 rows.append([version, shown])
         if len(rows) > 1 or any(row[1] for row in rows):
@@ -173,7 +175,7 @@ def dumped(data: dict[str, Any]) -> str:
             lines = [f"    {json.dumps(method)}: {json.dumps(rows)}" for method, rows in sorted(methods.items())]
             classes.append(f"   {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n   }")
         parts.append(
-            f" {json.dumps(library)}: {{\n  \"releases\": {json.dumps(told['releases'])},\n  \"classes\": {{\n"
+            f' {json.dumps(library)}: {{\n  "releases": {json.dumps(told["releases"])},\n  "classes": {{\n'
             + ",\n".join(classes)
             + "\n  }\n }"
         )

@@ -142,7 +142,7 @@ class _Look:
         rules = [replace(rule, check=None) if rule.meta.code + BY_RUN in self.job.codes else rule for rule in rules]
         of_runs = [rule for rule in rules if rule.query is not None]
         visitors = [rule for rule in rules if rule.check is not None]
-        of_libraries = [rule for rule in rules if rule.uses is not None]
+        of_libraries = [rule for rule in rules if rule.of_libraries is not None]
         is_run = bool(of_runs) and self._is_run(of_runs)
         if not (visitors or is_run or of_libraries or self.job.is_named):
             return []
@@ -273,7 +273,7 @@ class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
     A rule has a ``check``, a visitor of the syntax tree, a ``query``, which asks about the runs of the script, or
-    ``uses``, which asks for what the script uses of libraries.
+    ``of_libraries``, which asks for what the script uses of libraries.
     ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
     bytes; ``precheck`` says it from the cheap syntax tree.
     """
@@ -284,7 +284,7 @@ class ScriptRule:
     precheck: Callable[..., bool] | None
     sees_bytes: bool = False
     query: Callable[[RunQuery], Iterable[Finding]] | None = None
-    uses: Callable[[LibraryUses], Iterable[Finding]] | None = None
+    of_libraries: Callable[[LibraryUses], Iterable[Finding]] | None = None
 
 
 def load(code: str) -> ScriptRule:
@@ -303,7 +303,7 @@ def _load(code: str, _: int) -> ScriptRule:
     applies = getattr(module, "applies", None)
     sees_bytes = applies is not None and len(signature(applies).parameters) > 2
     check, query = getattr(module, "Check", None), getattr(module, "query", None)
-    return ScriptRule(module.META, check, applies, precheck, sees_bytes, query, getattr(module, "uses", None))
+    return ScriptRule(module.META, check, applies, precheck, sees_bytes, query, getattr(module, "of_libraries", None))
 
 
 def _applies(rule: ScriptRule, job: Job) -> bool:

@@ -37,10 +37,10 @@ def of_libraries(
         view = LibraryUses(source, tree, job.context, libraries, job.kind == "notebook")
     findings: list[Finding] = []
     for rule in rules:
-        assert rule.uses is not None
+        assert rule.of_libraries is not None
         start = perf_counter()
         try:
-            findings += rule.uses(view)
+            findings += rule.of_libraries(view)
         except (RecursionError, MemoryError):
             raise
         except Exception as error:

@@ -57,8 +57,7 @@ def gone(view: LibraryUses, use: Use) -> Gone | None:
     if library not in view.libraries or library == use.name:
         return None
     surface = view.surface(library)
-    changing = [dotted for dotted in use.dotted if surface.presence(dotted).in_releases != surface.everywhere]
-    if len(changing) < len(use.dotted) or not surface.releases:
+    if any(len(surface.presence(dotted).in_releases) == len(surface.releases) for dotted in use.dotted):
         return None
     standing = view.standing(library, use.guards, lambda release: _fails(view, use, release))
     if standing is None:
@@ -111,6 +110,11 @@ def since(standing: Standing) -> str:
     if standing.came:
         return f", which came with {standing.change}"
     return f", gone since {standing.change}"
+
+
+def changed(standing: Standing) -> str:
+    """From or up to which release that holds."""
+    return f"{'before' if standing.came else 'since'} {standing.change}"
 
 
 def _range(allowed: Allowance) -> str:
@@ -167,7 +171,7 @@ def moved_to(view: LibraryUses, found: Gone) -> str:
     """The new place of a name in the releases that lack it, if it has one."""
     surface = view.surface(found.standing.allowance.library)
     new = surface.presence(found.use.name).moved_to
-    return new if new and found.standing.release in surface.presence(new).in_releases else ""
+    return new if new is not None and found.standing.release in surface.presence(new).in_releases else ""
 
 
 def _moved_fix(view: LibraryUses, found: Gone, new: str) -> Fix | None:

@@ -1,4 +1,4 @@
-"""What rules about names of libraries may ask: the uses of a script, the releases allowed for it, and who runs where."""
+"""What rules about names of libraries may ask: the uses of a script, and the releases in which each runs."""
 
 from __future__ import annotations
 
@@ -52,12 +52,15 @@ def tracked_in(tree: ast.Module) -> set[str]:
             found.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add((node.module or "").partition(".")[0])
-    return found & TRACKED
+    return {library for library in found & TRACKED if surface(library) is not None}
 
 
 @dataclass
 class LibraryUses:
-    """One script as rules about names of libraries see it. ``libraries`` are those that it imports and has not itself."""
+    """One script as rules about names of libraries see it.
+
+    ``libraries`` are those that it imports, without what the project has a package of its own for.
+    """
 
     source: SourceFile
     tree: ast.Module
@@ -96,7 +99,9 @@ class LibraryUses:
     @staticmethod
     def surface(library: str) -> Surface:
         """The names of all releases of a library."""
-        return surface(library)
+        found = surface(library)
+        assert found is not None, "only libraries with a history are looked at"
+        return found
 
     @cached_property
     def _tests(self) -> dict[tuple[str, str], ReleaseTests]:
@@ -117,7 +122,8 @@ class LibraryUses:
     def _release(self, name: str, library: str, release: str) -> str | None:
         if name == library:
             return release
-        releases = self.allowance(name).releases if name in TRACKED else ()
+        is_known = name in TRACKED and surface(name) is not None
+        releases = self.allowance(name).releases if is_known else ()
         return releases[0] if len(releases) == 1 else None
 
     def _has(self, dotted: str, library: str, release: str) -> bool | None:

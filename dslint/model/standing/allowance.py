@@ -15,7 +15,7 @@ _STATED_AS = {"pytorch_lightning": "lightning"}
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``releases`` may be installed, oldest first; a fresh install takes ``fresh``. ``fact``: who says so, if anybody."""
+    """``releases`` may be installed, oldest first; a fresh install takes ``fresh``. ``fact``: who says so."""
 
     library: str
     releases: tuple[str, ...]
@@ -43,9 +43,12 @@ def allowance(library: str, known: tuple[str, ...], context: Context) -> Allowan
 
 @lru_cache(maxsize=512)
 def _within(specifier: str, known: tuple[str, ...], name: str) -> tuple[str, ...]:
-    stated = [r for r in known if covers(VersionFact(f"=={r}"), _range(specifier), name) == "yes"]
-    return tuple(stated)
+    stated = tuple(r for r in known if covers(VersionFact(f"=={r}"), specifier, name) == "yes")
+    pin = specifier.removeprefix("==")
+    return stated or tuple(filter(None, [_like(pin, known)]))
 
 
-def _range(specifier: str) -> str:
-    return specifier
+def _like(release: str, known: tuple[str, ...]) -> str:
+    """The release that stands for a patch of which nothing is known: the nearest one of the same minor release."""
+    patches = [other for other in known if other.split(".")[:2] == release.split(".")[:2]]
+    return patches[0] if patches else ""

@@ -69,8 +69,9 @@ def _change(release: str, known: tuple[str, ...], fails: Callable[[str], bool | 
     at = known.index(release)
     gone = release
     for earlier in reversed(known[:at]):
-        if fails(earlier) is False:
+        answer = fails(earlier)
+        if answer is False:
             return gone, False
-        gone = earlier
+        gone = earlier if answer else gone
     came = next((later for later in known[at + 1 :] if fails(later) is False), "")
     return came, True

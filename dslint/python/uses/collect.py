@@ -208,6 +208,7 @@ class _Walk:
                 pending.append((current.func, under, current))
                 pending += [(part, under, None) for part in (*current.args, *(k.value for k in current.keywords))]
                 self._by_text(current, under, caught)
+                self._super(current, under, caught)
             else:
                 pending += [(child, under, None) for child in ast.iter_child_nodes(current)]
 
@@ -257,6 +258,18 @@ class _Walk:
         name = call.args[0].value
         if isinstance(name, str) and self._is_tracked(name):
             self._found.uses.append(Use("module", (name,), call.args[0], guards, caught, home=name))
+
+    def _super(self, call: ast.Call, guards: Guards, caught: _Caught) -> None:
+        """`super().log(logs)` calls the method of the one base, where that is a class of a library."""
+        func = call.func
+        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Call):
+            return
+        owner = self._names.class_around(call)
+        if getattr(func.value.func, "id", "") != "super" or owner is None or len(owner.bases) != 1:
+            return
+        base = self._names.qualified(owner.bases[0])
+        if base and self._is_tracked(base):
+            self._found.uses.append(Use("attribute", (f"{base}.{func.attr}",), func, guards, caught, call, home=base))
 
     def _patches(self, call: ast.Call) -> None:
         """`setattr(torch, "float8", x)` puts a name into a library."""

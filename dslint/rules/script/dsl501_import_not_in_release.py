@@ -15,8 +15,8 @@ name of a library. Modules whose names are made while they are imported. An erro
 allows has the name; a warning, that a fresh install takes a release without it; an information, that the oldest release
 allowed lacks it.
 
-**Evidence.** The surface of the libraries by release, read from their wheels (docs/versions.md); `tests/names/` compares
-it with imports that were really run.
+**Evidence.** The surface of the libraries by release, read from their wheels (docs/versions.md); `tests/names/`
+compares it with imports that were really run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ META = RuleMeta(
 )
 
 
-def uses(view: LibraryUses) -> Iterator[Finding]:
+def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each import that a release which the project allows refuses."""
     imports = [use for use in view.found.uses if use.kind != "attribute"]
     yield from findings(META, view, imports)
@@ -54,7 +54,11 @@ def uses(view: LibraryUses) -> Iterator[Finding]:
 
 _SIX = "from torch._six import inf\n\nprint(inf)\n"
 EXAMPLES = (
-    bad("A module that torch 2.0 has removed", {"requirements.txt": "torch==2.1.2\n", "train.py": _SIX}, "train.py:1 error"),
+    bad(
+        "A module that torch 2.0 has removed",
+        {"requirements.txt": "torch==2.1.2\n", "train.py": _SIX},
+        "train.py:1 error",
+    ),
     bad("A range that reaches it", {"requirements.txt": "torch>=1.13\n", "train.py": _SIX}, "train.py:1 warning"),
     bad("Nobody says which release is installed", {"train.py": _SIX}, "train.py:1 warning"),
     bad(
@@ -67,7 +71,10 @@ EXAMPLES = (
     ),
     bad(
         "A helper that peft has removed",
-        {"requirements.txt": "peft>=0.6\n", "train.py": "from peft import prepare_model_for_int8_training as prepare\n"},
+        {
+            "requirements.txt": "peft>=0.6\n",
+            "train.py": "from peft import prepare_model_for_int8_training as prepare\n",
+        },
         "train.py:1 warning",
     ),
     bad(
