@@ -315,6 +315,7 @@ class Run:
                 is_named = path in inputs.named and SYNTAX_ERROR.code in self.enabled
                 if codes or codes is None or is_named:
                     context = self.surroundings.context(path, contexts.get(path))
+                    context = replace(context, allowed=self.surroundings.allowed(path))
                     jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
 
