@@ -59,7 +59,7 @@ class Surroundings:
         self._contexts: dict[str, Context] = {}
         self._locks: dict[str, Locked | None] = {}
         # What each file of a folder states, by the kind of files: see `_stated_in`.
-        self._statements: dict[tuple[str, str], list[list[tuple[SourceFile, Statement]]]] = {}
+        self._statements: dict[tuple[str, str], list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]] = {}
         self._ways: dict[tuple[str, str], dict[str, tuple[Way, ...]]] = {}
         self._allowed: dict[str, Allowed] = {}
 
@@ -189,12 +189,14 @@ class Surroundings:
         from dslint.model.versions.resolve import facts_of, stronger
 
         found: dict[str, VersionFact] = {}
-        for stated in self.stated_in(folder, "told" if told else "files"):
+        for _, stated in self.files_in(folder, "told" if told else "files"):
             for library, fact in facts_of(stated).items():
                 found[library] = stronger(found[library], fact) if library in found else fact
         return found
 
-    def stated_in(self, folder: str, kind: str) -> list[list[tuple[SourceFile, Statement]]]:
+    def files_in(
+        self, folder: str, kind: str = "files"
+    ) -> list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
         """What the files of a folder state of libraries and of Python, strongest evidence first, a list for each file.
 
         ``kind`` is one of :data:`KINDS`.
@@ -203,7 +205,9 @@ class Surroundings:
             self._statements[folder, kind] = list(self._read_statements(folder, kind))
         return self._statements[folder, kind]
 
-    def _read_statements(self, folder: str, kind: str) -> Iterator[list[tuple[SourceFile, Statement]]]:
+    def _read_statements(
+        self, folder: str, kind: str
+    ) -> Iterator[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
         from dslint.model.versions.resolve import statements_of, told_files, version_files, workflow_files
 
         names = _names_in(folder)
@@ -212,7 +216,7 @@ class Surroundings:
         for name in {"files": version_files, "told": told_files, "ci": workflow_files}[kind](names):
             source = self._source(os.path.join(folder, name))
             if source is not None:
-                yield statements_of(source, self._included(source, folder))
+                yield source, statements_of(source, self._included(source, folder))
 
     def allowed(self, path: str) -> Allowed:
         """Which releases of each library the project around a file allows: the nearest folder that names it says so."""
@@ -241,7 +245,7 @@ class Surroundings:
         from dslint.model.versions.ways import ways_by_library
 
         if (folder, kind) not in self._ways:
-            self._ways[folder, kind] = ways_by_library(self.stated_in(folder, kind))
+            self._ways[folder, kind] = ways_by_library(stated for _, stated in self.files_in(folder, kind))
         return self._ways[folder, kind]
 
     def _source(self, path: str) -> SourceFile | None:

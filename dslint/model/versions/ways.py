@@ -25,12 +25,17 @@ def ways_by_library(files: Iterable[Stated]) -> dict[str, tuple[Way, ...]]:
     """What each file of one folder says, by library."""
     found: dict[str, list[Way]] = {}
     for stated in files:
-        by_library: dict[str, list[Bound]] = {}
-        for source, statement in stated:
-            by_library.setdefault(statement.name, []).append(_bound(source, statement))
-        for library, bounds in by_library.items():
-            found.setdefault(library, []).append(tuple(bounds))
+        for library, bounds in bounds_by_library(stated).items():
+            found.setdefault(library, []).append(bounds)
     return {library: tuple(ways) for library, ways in found.items()}
+
+
+def bounds_by_library(stated: Stated) -> dict[str, Way]:
+    """What one file says, by library."""
+    by_library: dict[str, list[Bound]] = {}
+    for source, statement in stated:
+        by_library.setdefault(statement.name, []).append(_bound(source, statement))
+    return {library: tuple(bounds) for library, bounds in by_library.items()}
 
 
 def _bound(source: SourceFile, statement: Statement) -> Bound:
