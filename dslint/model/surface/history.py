@@ -1,0 +1,112 @@
+"""One library through its releases."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from dslint.core.schemafiles import load_file
+from dslint.model.surface.blocks import Blocks
+from dslint.model.surface.needs import Need
+from dslint.model.surface.presence import Presence
+from dslint.model.surface.resolve import Resolver
+from dslint.model.surface.signature import Signature
+
+LIBRARIES = (
+    "accelerate",
+    "bitsandbytes",
+    "datasets",
+    "deepspeed",
+    "diffusers",
+    "lightning",
+    "mmengine",
+    "peft",
+    "pytorch_lightning",
+    "torch",
+    "transformers",
+    "trl",
+)
+
+
+def library_of(dotted: str) -> str | None:
+    """The library that a dotted name belongs to, such as ``torch`` for ``torch._six.inf``."""
+    first = dotted.partition(".")[0]
+    return first if first in LIBRARIES else None
+
+
+@functools.cache
+def surface(library: str) -> Surface | None:
+    """The history of a library, by the name that is imported; ``None`` when dslint has none."""
+    if library not in LIBRARIES:
+        return None
+    try:
+        return Surface(library)
+    except OSError:
+        return None
+
+
+class Surface:
+    """What the releases of one library have. Names are dotted, from the library on: ``torch.nn.Linear.forward``."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self._blocks = Blocks(library)
+        self._resolver = Resolver(library, self._blocks)
+        # Ascending; which releases these are: schemas/surface/README.md.
+        self.releases: tuple[str, ...] = self._blocks.releases
+        self._place = {release: place for place, release in enumerate(self.releases)}
+
+    def presence(self, dotted: str) -> Presence:
+        """In which releases a name can be imported or read: a module, a name in it, an attribute of a class."""
+        found, unknown = self._resolver.presence(dotted)
+        moved = self._resolver.moved(dotted) if not (found | unknown) >> (len(self.releases) - 1) & 1 else None
+        return Presence(self._names(found), self._names(unknown), moved)
+
+    def signature(self, dotted: str, release: str) -> Signature | None:
+        """What a function, method or class takes in a release; ``None`` where the data does not say."""
+        place = self._place.get(release)
+        return None if place is None else self._resolver.signature(dotted, 1 << place)
+
+    def canonical(self, dotted: str, release: str) -> str | None:
+        """Where a release defines what the name means, such as ``transformers.trainer.Trainer``."""
+        place = self._place.get(release)
+        return None if place is None else self._resolver.canonical(dotted, 1 << place)
+
+    def requires(self, release: str) -> tuple[str, ...]:
+        """The ``Requires-Dist`` of a release, extras with their markers."""
+        table = self._rows["requirements"]
+        return tuple(table[place] for place in self._row(release)["requires"])
+
+    def requires_python(self, release: str) -> str:
+        """The ``Requires-Python`` of a release; empty when it says nothing."""
+        return str(self._row(release)["python"])
+
+    def uploaded(self, release: str) -> str:
+        """The day on which a release came to the index, such as ``2024-07-24``."""
+        return str(self._row(release)["uploaded"])
+
+    def entry_points(self, release: str) -> dict[str, str]:
+        """The programs that a release installs -> where they begin, such as ``peft.cli:main``."""
+        return dict(self._row(release)["programs"])
+
+    def needs_at_import(self, release: str, module: str = "") -> tuple[Need, ...]:
+        """Names of other libraries without which the import of the library, or of a module of it, fails."""
+        place = self._place.get(release)
+        if place is None:
+            return ()
+        return self._resolver.needs(module or self.library, 1 << place)
+
+    @functools.cached_property
+    def _rows(self) -> dict[str, Any]:
+        return load_file(f"surface/{self.library}.releases.json")
+
+    @functools.cached_property
+    def _by_release(self) -> dict[str, dict[str, Any]]:
+        return {row["version"]: row for row in self._rows["releases"]}
+
+    def _row(self, release: str) -> dict[str, Any]:
+        nothing = {"requires": [], "python": "", "uploaded": "", "programs": {}}
+        return self._by_release.get(release, nothing)
+
+    def _names(self, bits: int) -> frozenset[str]:
+        return frozenset(release for place, release in enumerate(self.releases) if bits >> place & 1)

@@ -1,0 +1,122 @@
+"""Write ``schemas/surface``: which release of a library has which names, read from its files as text.
+
+    python scripts/generate_surface.py --cache FOLDER                      # all libraries
+    python scripts/generate_surface.py --cache FOLDER peft trl             # these
+    python scripts/generate_surface.py --cache FOLDER --add peft==0.22.0   # one release more
+
+The folder keeps the texts of releases and what was read from them: a run that was cut off goes on where it was, and
+only what is new is downloaded. Nothing of a release is built, installed or run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from surface import index, pack
+from surface.linked import linked
+from surface.merge import Names
+from surface.metadata import metadata
+from surface.modules import Module
+from surface.release import Release
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TARGET = os.path.join(_ROOT, "schemas", "surface")
+_CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surface")
+
+
+def main() -> None:
+    """Read the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("libraries", nargs="*", default=list(index.PROJECTS))
+    parser.add_argument("--cache", required=True, help="folder for texts of releases")
+    parser.add_argument("--add", action="append", default=[], metavar="LIBRARY==RELEASE")
+    parser.add_argument("--only", help="a few releases, with commas: for trying")
+    args = parser.parse_args()
+    for library in args.libraries or index.PROJECTS:
+        _library(library, args)
+
+
+def _library(library: str, args: argparse.Namespace) -> None:
+    started = time.monotonic()
+    releases = _listed(library, args.cache)
+    if args.only:
+        releases = [each for each in releases if each.version in args.only.split(",")]
+    modules: dict[str, Names] = {}
+    rows = []
+    known: dict[str, Module] = {}
+    for place, release in enumerate(releases):
+        data, known = _read(release, args.cache, known)
+        rows.append(data["release"])
+        for name, found in data["modules"].items():
+            modules.setdefault(name, Names()).add(found, 1 << place)
+    packer = pack.Packer(library, [each.version for each in releases], modules)
+    os.makedirs(_TARGET, exist_ok=True)
+    size = pack.write(os.path.join(_TARGET, f"{library}.names"), packer, {})
+    _write_rows(library, rows)
+    print(f"{library}: {len(releases)} releases, {size} bytes, {time.monotonic() - started:.0f} s", file=sys.stderr)
+
+
+def _listed(library: str, cache: str) -> list[index.Release]:
+    """What the index has, asked once a day."""
+    path = os.path.join(cache, "index", library + ".json")
+    if not os.path.exists(path) or time.time() - os.path.getmtime(path) > 86_400:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            json.dump([vars(each) for each in index.wanted(library)], file)
+    with open(path) as file:
+        return [index.Release(**each) for each in json.load(file)]
+
+
+def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple[dict[str, Any], dict[str, Module]]:
+    """What is known of a release, and its modules by their texts."""
+    path = os.path.join(cache, "read", release.library, release.version + ".json.gz")
+    if os.path.exists(path) and os.path.getmtime(path) > _newest_code():
+        with gzip.open(path, "rt") as file:
+            return json.load(file), {}
+    texts = index.fetch(release, cache)
+    found = Release(release.library, texts, known)
+    row = {**vars(release), **metadata(texts)}
+    data = {"release": row, "modules": linked(found)}
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with gzip.open(path + ".part", "wt", compresslevel=1) as file:
+        json.dump(data, file)
+    os.replace(path + ".part", path)
+    return data, found.texts
+
+
+def _newest_code() -> float:
+    """When the reading code changed: all but the writer."""
+    names = [name for name in os.listdir(_CODE) if name.endswith(".py") and name not in ("pack.py", "merge.py", "index.py")]
+    return max(os.path.getmtime(os.path.join(_CODE, name)) for name in names)
+
+
+def _write_rows(library: str, rows: list[dict[str, Any]]) -> None:
+    """The releases, a row each; a requirement that several have is written once."""
+    requirements = sorted({text for row in rows for text in row["requires"]})
+    place = {text: number for number, text in enumerate(requirements)}
+    lines = []
+    for row in rows:
+        kept = {
+            "version": row["version"],
+            "file": row["filename"],
+            "sha256": row["sha256"],
+            "uploaded": row["uploaded"],
+            "python": row["requires_python"],
+            "requires": [place[text] for text in row["requires"]],
+            "programs": row["programs"],
+        }
+        lines.append(json.dumps(kept))
+    text = '{"$comment": "Generated by scripts/generate_surface.py; do not edit.",\n"requirements": [\n'
+    text += ",\n".join(map(json.dumps, requirements)) + '\n],\n"releases": [\n' + ",\n".join(lines) + "\n]}\n"
+    with open(os.path.join(_TARGET, f"{library}.releases.json"), "w") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main()
