@@ -11,7 +11,9 @@ only what is new is downloaded. Nothing of a release is built, installed or run.
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
+import hashlib
 import json
 import os
 import sys
@@ -23,11 +25,15 @@ from surface.linked import linked
 from surface.merge import Names
 from surface.metadata import metadata
 from surface.modules import Module
+from surface.needs import needs
 from surface.release import Release
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TARGET = os.path.join(_ROOT, "schemas", "surface")
 _CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surface")
+
+# The steps after the reading.
+_WRITERS = ("pack.py", "merge.py", "moved.py", "index.py")
 
 
 def main() -> None:
@@ -55,6 +61,8 @@ def _library(library: str, args: argparse.Namespace) -> None:
         rows.append(data["release"])
         for name, found in data["modules"].items():
             modules.setdefault(name, Names()).add(found, 1 << place)
+    for names in modules.values():
+        names.finish()
     packer = pack.Packer(library, [each.version for each in releases], modules)
     os.makedirs(_TARGET, exist_ok=True)
     size = pack.write(os.path.join(_TARGET, f"{library}.names"), packer, {})
@@ -75,14 +83,14 @@ def _listed(library: str, cache: str) -> list[index.Release]:
 
 def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple[dict[str, Any], dict[str, Module]]:
     """What is known of a release, and its modules by their texts."""
-    path = os.path.join(cache, "read", release.library, release.version + ".json.gz")
-    if os.path.exists(path) and os.path.getmtime(path) > _newest_code():
+    path = os.path.join(cache, "read", release.library, f"{release.version}.{_code()}.json.gz")
+    if os.path.exists(path):
         with gzip.open(path, "rt") as file:
             return json.load(file), {}
     texts = index.fetch(release, cache)
     found = Release(release.library, texts, known)
     row = {**vars(release), **metadata(texts)}
-    data = {"release": row, "modules": linked(found)}
+    data = {"release": row, "modules": linked(found), "needs": needs(found)}
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with gzip.open(path + ".part", "wt", compresslevel=1) as file:
         json.dump(data, file)
@@ -90,10 +98,15 @@ def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple
     return data, found.texts
 
 
-def _newest_code() -> float:
-    """When the reading code changed: all but the writer."""
-    names = [name for name in os.listdir(_CODE) if name.endswith(".py") and name not in ("pack.py", "merge.py", "index.py")]
-    return max(os.path.getmtime(os.path.join(_CODE, name)) for name in names)
+@functools.cache
+def _code() -> str:
+    """What the reading code is: what an older one has read is not taken."""
+    digest = hashlib.sha256()
+    for name in sorted(os.listdir(_CODE)):
+        if name.endswith(".py") and name not in _WRITERS:
+            with open(os.path.join(_CODE, name), "rb") as file:
+                digest.update(file.read())
+    return digest.hexdigest()[:8]
 
 
 def _write_rows(library: str, rows: list[dict[str, Any]]) -> None:

@@ -9,8 +9,21 @@ from dataclasses import dataclass, field
 from surface import signatures
 
 _KNOWN_DECORATORS = frozenset(
-    "dataclass runtime_checkable total_ordering final deprecated requires auto_docstring add_start_docstrings "
-    "add_end_docstrings compatibility experimental strict unique".split()
+    [
+        "dataclass",
+        "runtime_checkable",
+        "total_ordering",
+        "final",
+        "deprecated",
+        "requires",
+        "auto_docstring",
+        "add_start_docstrings",
+        "add_end_docstrings",
+        "compatibility",
+        "experimental",
+        "strict",
+        "unique",
+    ]
 )
 
 
@@ -25,6 +38,8 @@ class Class:
     # Attributes may exist that nothing here names: on instances, and on the class itself.
     dynamic: bool = False
     opened: bool = False
+    # It comes from C code; the stub may not list all.
+    stub: bool = False
     # Fields of a dataclass or named tuple as parameters; None for other classes.
     fields: list[tuple[str, str | None, bool]] | None = None
     named_tuple: bool = False
@@ -113,7 +128,8 @@ def _field(node: ast.AnnAssign, cls: Class, only: bool) -> bool:
         return True
     if cls.fields is None or "ClassVar" in annotation:
         if node.value is not None:
-            cls.members[name] = "v"
+            # Of a pydantic model it is a field, which the class itself has not.
+            cls.members[name] = "a"
         else:
             # An annotation alone binds nothing; instances mostly have it.
             cls.instance.add(name)
@@ -171,7 +187,11 @@ def _without_first(args: ast.arguments) -> str:
         kwonlyargs=args.kwonlyargs,
         kw_defaults=args.kw_defaults,
         kwarg=args.kwarg,
-        defaults=args.defaults[-len(kept) :] if kept and len(args.defaults) > len(kept) else args.defaults if kept else [],
+        defaults=args.defaults[-len(kept) :]
+        if kept and len(args.defaults) > len(kept)
+        else args.defaults
+        if kept
+        else [],
     )
     return signatures.parameters(own)
 

@@ -39,7 +39,13 @@ PROJECTS = {
     "diffusers": "diffusers",
 }
 # Libraries of which every release is read: their patches change names, or they are small.
-EVERY_RELEASE = {"deepspeed": "0.7.0", "accelerate": "0.13.0", "trl": "0.2.0", "peft": "0.0.2", "bitsandbytes": "0.40.0"}
+EVERY_RELEASE = {
+    "deepspeed": "0.7.0",
+    "accelerate": "0.13.0",
+    "trl": "0.2.0",
+    "peft": "0.0.2",
+    "bitsandbytes": "0.40.0",
+}
 # A release that comes before the four years and that many projects still pin.
 ALSO = {"torch": ("1.12.1",)}
 # Wheels whose Python files are the same on all systems are taken where they are small.
