@@ -146,3 +146,34 @@ def _clash(first: str, release: str, second: str, candidate: str, python: str) -
 def holding(bounds: Sequence[Bound], python: str) -> list[Bound]:
     """The bounds that surely hold on Linux with this Python."""
     return [b for b in bounds if (marker_holds(b.marker, python) is True if b.marker else b.is_certain)]
+
+
+# How often two releases are compared before the search gives up.
+_MOST_STEPS = 50_000
+
+
+def choose(domains: Mapping[str, Sequence[str]], python: str) -> dict[str, str]:
+    """The newest release of each library so that all go together by their metadata; empty where none are found.
+
+    The libraries that have fewest releases left come first: a pin decides over an open range.
+    """
+    order = sorted(domains, key=lambda name: len(domains[name]))
+    chosen: list[tuple[str, str]] = []
+    places = [0] * len(order)
+    for _ in range(_MOST_STEPS):
+        at = len(chosen)
+        if at == len(order):
+            return dict(chosen)
+        name = order[at]
+        releases = domains[name]
+        if places[at] < len(releases):
+            candidate = releases[len(releases) - 1 - places[at]]
+            places[at] += 1
+            if not any(_clash(other, release, name, candidate, python) for other, release in chosen):
+                chosen.append((name, candidate))
+        elif chosen:
+            places[at] = 0
+            chosen.pop()
+        else:
+            return {}
+    return {}
