@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.source import Span
-from dslint.model.deepspeed.config import version_origin
+from dslint.model.standing.presence import is_there
 from dslint.model.standing.standing import Standing
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def gone(view: LibraryUses, use: Use) -> Gone | None:
     if library not in view.libraries or library == use.name:
         return None
     surface = view.surface(library)
-    if any(len(surface.presence(dotted).in_releases) == len(surface.releases) for dotted in use.dotted):
+    if surface is None or any(
+        len(surface.presence(dotted).in_releases) == len(surface.releases) for dotted in use.dotted
+    ):
         return None
     standing = view.standing(library, use.guards, lambda release: _fails(view, use, release))
     if standing is None:
@@ -79,8 +81,8 @@ def is_missing(view: LibraryUses, dotted: str, release: str) -> bool | None:
     """Whether a release lacks a name for certain; ``None`` where nobody knows."""
     if view.missing(dotted, release):
         return True
-    presence = view.surface(dotted.partition(".")[0]).presence(dotted)
-    return None if release not in presence.in_releases else False
+    surface = view.surface(dotted.partition(".")[0])
+    return False if surface is not None and is_there(surface, dotted, release) else None
 
 
 def message(found: Gone) -> str:
@@ -160,7 +162,7 @@ def _report(meta: RuleMeta, view: LibraryUses, found: Gone, others: list[Gone]) 
         found.use.node,
         message(found),
         hint=hint(standing, moved),
-        related=(*version_origin(standing.allowance.fact, library), *more),
+        related=(*standing.allowance.origins, *more),
         fix=_moved_fix(view, found, moved) if moved and not others else None,
         severity=standing.severity,
         facts={"name": found.part, "library": library, "release": standing.release},
@@ -170,8 +172,8 @@ def _report(meta: RuleMeta, view: LibraryUses, found: Gone, others: list[Gone]) 
 def moved_to(view: LibraryUses, found: Gone) -> str:
     """The new place of a name in the releases that lack it, if it has one."""
     surface = view.surface(found.standing.allowance.library)
-    new = surface.presence(found.use.name).moved_to
-    return new if new is not None and found.standing.release in surface.presence(new).in_releases else ""
+    new = surface.presence(found.use.name).moved_to if surface is not None else None
+    return new if surface is not None and new is not None and is_there(surface, new, found.standing.release) else ""
 
 
 def _moved_fix(view: LibraryUses, found: Gone, new: str) -> Fix | None:
@@ -183,8 +185,8 @@ def _moved_fix(view: LibraryUses, found: Gone, new: str) -> Fix | None:
         return None
     if name != statement.names[0].name or statement.module is None:
         return None
-    there = view.surface(library).presence(new).in_releases
-    if any(release not in there for release in view.allowance(library).releases):
+    surface = view.surface(library)
+    if surface is None or not all(is_there(surface, new, release) for release in view.allowance(library).releases):
         return None
     span = view.module.span(statement)
     at = view.source.text.find(statement.module, span.start, span.end)

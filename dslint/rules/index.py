@@ -4118,6 +4118,21 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL504",
+        name="positional-argument-moved",
+        kind="script",
+        severity="warning",
+        summary="an argument by position is another parameter in another release that the project allows",
+        module="dslint.rules.script.dsl504_positional_argument_moved",
+        markers=(
+            "torch|deepspeed|transformers|accelerate|trl|peft|datasets|lightning|mmengine|bitsandbytes|diffusers",
+            "import",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL505",
         name="override-without-argument",
         kind="script",

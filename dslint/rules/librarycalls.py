@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dslint.model.standing.binding import misfit
+from dslint.model.standing.presence import signature_in
 from dslint.python.passed import passed
 
 if TYPE_CHECKING:
-    from dslint.model.surface import Signature
     from dslint.python.uses.kinds import Guards
     from dslint.rules.libraryuses import LibraryUses
 
@@ -57,15 +57,10 @@ def calls_of(view: LibraryUses) -> Iterator[LibraryCall]:
         )
 
 
-def signature_in(view: LibraryUses, dotted: str, release: str) -> Signature | None:
-    """The signature of a function in a release; ``None`` where nobody can be sure of it."""
-    found = view.surface(dotted.partition(".")[0]).signature(dotted, release)
-    return found if found is not None and found.certain else None
-
-
 def refused_in(view: LibraryUses, call: LibraryCall, release: str) -> bool | None:
     """Whether a release refuses a call; ``None`` where its signature is not known."""
-    signature = signature_in(view, call.dotted, release)
+    surface = view.surface(call.library)
+    signature = signature_in(surface, call.dotted, release) if surface is not None else None
     if signature is None:
         return None
     call.problems[release] = misfit(signature, call.given, call.names, is_open=call.is_open)

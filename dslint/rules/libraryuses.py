@@ -52,7 +52,7 @@ def tracked_in(tree: ast.Module) -> set[str]:
             found.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add((node.module or "").partition(".")[0])
-    return {library for library in found & TRACKED if surface(library) is not None}
+    return found & TRACKED
 
 
 @dataclass
@@ -93,15 +93,13 @@ class LibraryUses:
         """The releases of a library that the project allows."""
         found = self._allowances.get(library)
         if found is None:
-            found = self._allowances[library] = allowance(library, self.surface(library).releases, self.context)
+            found = self._allowances[library] = allowance(library, self.context)
         return found
 
     @staticmethod
-    def surface(library: str) -> Surface:
-        """The names of all releases of a library."""
-        found = surface(library)
-        assert found is not None, "only libraries with a history are looked at"
-        return found
+    def surface(library: str) -> Surface | None:
+        """The names of all releases of a library, where they were read."""
+        return surface(library)
 
     @cached_property
     def _tests(self) -> dict[tuple[str, str], ReleaseTests]:
@@ -122,8 +120,7 @@ class LibraryUses:
     def _release(self, name: str, library: str, release: str) -> str | None:
         if name == library:
             return release
-        is_known = name in TRACKED and surface(name) is not None
-        releases = self.allowance(name).releases if is_known else ()
+        releases = self.allowance(name).releases if name in TRACKED else ()
         return releases[0] if len(releases) == 1 else None
 
     def _has(self, dotted: str, library: str, release: str) -> bool | None:
@@ -131,7 +128,9 @@ class LibraryUses:
         if not rest or top not in TRACKED or top not in self.libraries:
             return None  # nobody knows what is installed at all
         surface = self.surface(top)
-        if any(dotted == patched or dotted.startswith(f"{patched}.") for patched in self.found.patched):
+        if surface is None or any(
+            dotted == patched or dotted.startswith(f"{patched}.") for patched in self.found.patched
+        ):
             return None
         if top == library:
             return is_there(surface, dotted, release)
@@ -144,18 +143,14 @@ class LibraryUses:
 
     def standing(self, library: str, guards: Guards, fails: Callable[[str], bool | None]) -> Standing | None:
         """How something stands that fails in some releases, under guards."""
-        return stand(
-            self.allowance(library),
-            self.surface(library).releases,
-            fails,
-            lambda release: self.runs(guards, library, release),
-        )
+        return stand(self.allowance(library), fails, lambda release: self.runs(guards, library, release))
 
     def missing(self, dotted: str, release: str) -> str:
         """The first part of a dotted name that a release lacks and that the program does not put there itself."""
         if any(dotted == patched or dotted.startswith(f"{patched}.") for patched in self.found.patched):
             return ""
-        return first_missing(self.surface(dotted.partition(".")[0]), dotted, release)
+        surface = self.surface(dotted.partition(".")[0])
+        return first_missing(surface, dotted, release) if surface is not None else ""
 
     # -- findings -----------------------------------------------------------------------------------------------
 

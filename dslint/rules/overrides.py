@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from dslint.model.standing.binding import misfit, of_function, positional
 from dslint.model.standing.calls import Made, has_class, made, refusal
+from dslint.model.standing.presence import signature_in
 from dslint.model.surface import surface
 
 if TYPE_CHECKING:
-    from dslint.model.surface import Signature
     from dslint.python.uses.kinds import Derived
     from dslint.rules.libraryuses import LibraryUses
 
@@ -92,7 +92,7 @@ class Override:
     def lacking(self, release: str) -> str:
         """The parameter of the library's method that the override lacks, by name; empty where nobody knows."""
         known = surface(self.library)
-        theirs: Signature | None = known.signature(f"{self.base}.{self.node.name}", release) if known else None
+        theirs = signature_in(known, f"{self.base}.{self.node.name}", release) if known is not None else None
         own = of_function(self.node)
         names = {p.name for p in own.parameters}
         more = [p.name for p in positional(theirs) if p.name not in names] if theirs is not None else []
@@ -106,8 +106,6 @@ def overrides(view: LibraryUses) -> Iterator[Override]:
             library, _, rest = base.partition(".")
             title = rest.rpartition(".")[2] or rest
             for layer in _layers(library, title):
-                if surface(layer[0]) is None:
-                    continue
                 for node in derived.methods.values():
                     if all(_name(d) in _PLAIN for d in node.decorator_list):
                         yield Override(derived, node, *layer, base if layer == (library, title) else ".".join(layer))

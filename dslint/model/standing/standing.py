@@ -35,12 +35,10 @@ class Standing:
         return found if self.allowance.is_stated or found is not Severity.ERROR else Severity.WARNING
 
 
-def stand(
-    allowance: Allowance, known: tuple[str, ...], fails: Callable[[str], bool | None], runs: Callable[[str], bool]
-) -> Standing | None:
+def stand(allowance: Allowance, fails: Callable[[str], bool | None], runs: Callable[[str], bool]) -> Standing | None:
     """Return how something stands that ``fails`` in some releases, where code ``runs`` that uses it.
 
-    ``None``: it works as far as anybody knows. ``known`` are all releases of the library, oldest first.
+    ``None``: it works as far as anybody knows.
     """
     failing = [release for release in allowance.releases if fails(release)]
     if not failing:
@@ -49,23 +47,26 @@ def stand(
     lacking = [release for release in reached if release in failing]
     if not lacking:
         return None
-    newest = reached[-1]
     reach: Reach
     if allowance.is_stated and len(lacking) == len(reached) and len(reached) == len(allowance.releases):
         reach = "all"
-    elif newest in lacking and newest == allowance.fresh:
+    elif allowance.fresh in lacking:
         reach = "fresh"
     elif allowance.is_stated:
         reach = "oldest"
     else:
         return None  # older releases are nobody's business who states none
-    release = lacking[0] if reach == "oldest" else lacking[-1]
-    change, came = _change(release, known, fails)
+    release = lacking[0] if reach == "oldest" else allowance.fresh if reach == "fresh" else lacking[-1]
+    change, came = _change(release, allowance.known, fails)
+    if allowance.allowed.is_head and (came or not change):
+        return None  # what is newer than all releases may have it
     return Standing(reach, release, change, came, allowance)
 
 
 def _change(release: str, known: tuple[str, ...], fails: Callable[[str], bool | None]) -> tuple[str, bool]:
     """Return the release that took something away before a release that lacks it, else the one that brings it later."""
+    if release not in known:
+        return "", False
     at = known.index(release)
     gone = release
     for earlier in reversed(known[:at]):

@@ -170,8 +170,8 @@ class _Walk:
     def _class(self, node: ast.ClassDef, guards: Guards, caught: _Caught) -> None:
         for part in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
             self._expression(part, guards, caught)
-        bases = tuple(name for base in node.bases if (name := self._names.qualified(base)))
-        if any(map(self._is_tracked, bases)):
+        bases = tuple(filter(self._is_tracked, self._names.bases(node.name))) if node.bases else ()
+        if bases:
             self._found.derived.append(Derived(node, bases, guards, caught))
         self._block(node.body, guards, caught)
 

@@ -10,7 +10,8 @@ first evaluation or the end of the training.
 
 **When it stays quiet.** A handler of the `AttributeError`, `hasattr`, `getattr` with a default, or a test of the
 release keeps the code from releases that lack the name; the program itself puts it there; the project has a package
-of that name. What modules make while they are imported, and attributes of objects, are not judged. For the severity see DSL501.
+of that name. What modules make while they are imported, and attributes of objects, are not judged. For the severity see
+DSL501.
 
 **Evidence.** The surface of the libraries by release, read from their wheels (docs/versions.md).
 """

@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.deepspeed.config import version_origin
 from dslint.model.standing.standing import Standing
 from dslint.model.trainerargs import class_of
 from dslint.rules.base import RuleMeta, bad, good
@@ -75,7 +74,7 @@ def _finding(view: LibraryUses, call: LibraryCall, standing: Standing) -> Findin
         call.node,
         f"{who(standing)} refuses this call of `{call.short}` {changed(standing)}: `TypeError: {problem}`",
         hint=f"Call it as that release wants it, or pin `{library}{sign}{standing.change}`",
-        related=version_origin(standing.allowance.fact, library),
+        related=standing.allowance.origins,
         severity=standing.severity,
         facts={"function": call.dotted, "problem": problem, "release": standing.release},
     )
@@ -91,13 +90,13 @@ def prepare(model):
 EXAMPLES = (
     bad(
         "An argument that came later",
-        {"requirements.txt": "peft==0.6.0\n", "train.py": _KBIT},
+        {"requirements.txt": "peft==0.5.0\n", "train.py": _KBIT},
         "train.py:5 error",
     ),
     bad(
         "Arguments in a dictionary",
         {
-            "requirements.txt": "peft==0.6.0\n",
+            "requirements.txt": "peft==0.5.0\n",
             "train.py": """\
 from peft import prepare_model_for_kbit_training
 
@@ -113,7 +112,7 @@ def prepare(model):
     good(
         "The signature is asked first",
         {
-            "requirements.txt": "peft==0.6.0\n",
+            "requirements.txt": "peft==0.5.0\n",
             "train.py": """\
 import inspect
 

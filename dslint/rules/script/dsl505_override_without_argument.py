@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.deepspeed.config import version_origin
 from dslint.model.standing.standing import Standing
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.gonenames import changed, who
@@ -65,7 +64,7 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
         override.node,
         f"{who(standing)} calls `{override.node.name}` otherwise {changed(standing)}: `TypeError: {problem}`",
         hint=f"Take {take}, and hand on to `super()` what you get",
-        related=version_origin(standing.allowance.fact, standing.allowance.library),
+        related=standing.allowance.origins,
         severity=standing.severity,
         facts={"class": override.title, "method": override.node.name, "problem": problem},
     )
@@ -100,7 +99,7 @@ import pytorch_lightning as pl
 
 
 class Net(pl.LightningModule):
-    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_idx, optimizer_closure, on_tpu, using_lbfgs):
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_idx, optimizer_closure, **kwargs):
         optimizer.step(closure=optimizer_closure)
 """
 EXAMPLES = (

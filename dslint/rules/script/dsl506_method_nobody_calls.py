@@ -22,7 +22,6 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.deepspeed.config import version_origin
 from dslint.model.standing.calls import instead_of
 from dslint.model.standing.standing import Standing
 from dslint.rules.base import RuleMeta, bad, good
@@ -83,7 +82,7 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
         override.node,
         f"{who(standing)} {does}",
         hint=f"Write `{instead}`" if instead else "Move the code into a method that the release calls",
-        related=version_origin(standing.allowance.fact, standing.allowance.library),
+        related=standing.allowance.origins,
         severity=standing.severity if error else min(standing.severity, Severity.WARNING, key=lambda s: s.rank),
         facts={"class": override.title, "method": name},
     )
@@ -150,7 +149,7 @@ class MyTrainer(Trainer):
         {
             "requirements.txt": "lightning==2.2.5\n",
             "train.py": _STEP
-            + '\n    def training_step(self, batch, index):\n        return self.training_step_end({"loss": self(batch)})\n',
+            + "\n    def training_step(self, batch, index):\n        return self.training_step_end(self(batch))\n",
         },
     ),
 )
