@@ -194,9 +194,7 @@ class Surroundings:
                 found[library] = stronger(found[library], fact) if library in found else fact
         return found
 
-    def files_in(
-        self, folder: str, kind: str = "files"
-    ) -> list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
+    def files_in(self, folder: str, kind: str = "files") -> list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
         """What the files of a folder state of libraries and of Python, strongest evidence first, a list for each file.
 
         ``kind`` is one of :data:`KINDS`.

@@ -76,7 +76,7 @@ def _held(way: tuple[Key, ...], python: str) -> Iterator[tuple[str, str]]:
     for specifier, taken_from, is_certain, marker in way:
         if not marker:
             (certain if is_certain else others).append((specifier, taken_from))
-        elif (holds := _marker_holds(marker, python)) is not False:
+        elif (holds := marker_holds(marker, python)) is not False:
             (certain if holds else others).append((specifier, taken_from))
     yield from certain or others
 
@@ -94,7 +94,7 @@ def _of_way(library: str, way: tuple[tuple[str, str], ...], usual: tuple[str, ..
 
 
 @lru_cache(maxsize=512)
-def _marker_holds(marker: str, python: str) -> bool | None:
+def marker_holds(marker: str, python: str) -> bool | None:
     """Whether an environment marker holds on Linux with this Python; ``None`` where an extra decides."""
     from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
 
