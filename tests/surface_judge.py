@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 
 from dslint.model.surface import Parameter, Surface, surface
 
+# What the standard library gives to classes.
+_OF_PYTHON = ("_abc_impl", "_is_protocol", "_is_runtime_protocol")
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "positional",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "either",
@@ -158,7 +160,7 @@ def _class(
     ours = sorted(history.members(module, value.__name__, release))
     for each in chance.sample(ours, min(len(ours), 5)):
         result.add("attributes", _has(value, each), f"{module}.{name}.{each} does not exist")
-    real = sorted(each for each in dir(value) if not each.startswith("__") and each != "_abc_impl")
+    real = sorted(each for each in dir(value) if not each.startswith("__") and each not in _OF_PYTHON)
     for each in chance.sample(real, min(len(real), 5)):
         present = history.presence(f"{module}.{name}.{each}").in_release(release)
         result.add("real attributes", present is not False, f"{module}.{name}.{each} exists")

@@ -88,6 +88,12 @@ def one(library: str, version: str) -> Release:
     raise SystemExit(f"The index has no file of {library} {version} that can be read.")
 
 
+def with_hashes(library: str, hashes: set[str]) -> list[Release]:
+    """The releases whose file has one of these hashes, oldest first."""
+    found = [release for release in _releases(library) if release.sha256 in hashes]
+    return sorted(found, key=lambda release: Version(release.version))
+
+
 def _releases(library: str) -> Iterator[Release]:
     files: dict[str, list[dict[str, Any]]] = {}
     project = PROJECTS[library]

@@ -17,7 +17,7 @@ _REPLACED = re.compile(
     r"|t5|whisper|clip|llava|phi3)$"
 )
 # Classes of other libraries that are no dataclasses.
-_NO_FIELDS = re.compile(r"^\^(typing|abc|enum|collections)\.|Mixin$|^\^torch\.nn\.|\.PushToHub\w*$")
+_NO_FIELDS = re.compile(r"^\^(?:(typing|abc|enum|collections)\.|torch\.nn\.|.*Mixin$)")
 
 
 def linked(release: Release) -> dict[str, Any]:
