@@ -7,7 +7,7 @@ import argparse
 from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
-COMMANDS = ("check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts")
+COMMANDS = ("check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts", "versions")
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
 FORMATS = ("concise", "full", "json", "github", "sarif")
@@ -23,6 +23,7 @@ commands:
   dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
   dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
   dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint, plan
+  dslint versions [PATHS]   the releases of each library that a project can run with, and what to pin
   dslint facts FILE:LINE    what dslint believes at a line of a script, and why something is unknown to it
   dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
 To lint a file or folder that is called like a command, write ./rule.
@@ -117,17 +118,21 @@ def _facts(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--world-size", type=positive, metavar="N", help="number of processes (ranks) in the job")
     group.add_argument("--nnodes", type=positive, metavar="N", help="number of machines in the job")
     group.add_argument("--nproc-per-node", type=positive, metavar="N", help="processes (ranks) on each machine")
-    group.add_argument(
-        "--deepspeed-version", metavar="V", help="DeepSpeed release or range: 0.16.9, 0.16, '>=0.14,<0.18'"
-    )
-    group.add_argument("--transformers-version", metavar="V", help="transformers release or range")
-    group.add_argument("--accelerate-version", metavar="V", help="accelerate release or range")
+    _stated_versions(group)
     group.add_argument(
         "--consumer",
         choices=CONSUMERS,
         help="who reads the DeepSpeed configs: deepspeed.initialize, the Trainer of transformers (hf), accelerate "
         "with a loop of its own, or Lightning (default: what the project shows)",
     )
+
+
+def _stated_versions(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--deepspeed-version", metavar="V", help="DeepSpeed release or range: 0.16.9, 0.16, '>=0.14,<0.18'"
+    )
+    group.add_argument("--transformers-version", metavar="V", help="transformers release or range")
+    group.add_argument("--accelerate-version", metavar="V", help="accelerate release or range")
 
 
 def _fixing(group: argparse._ArgumentGroup) -> None:
@@ -224,6 +229,34 @@ def plan_parser() -> argparse.ArgumentParser:
     _excluding(files)
     settings = parser.add_argument_group("settings")
     _settings_file(settings)
+    return parser
+
+
+_VERSIONS_EPILOG = """\
+exit codes: 0 shown, 1 some library has no release that suits both files and code, 2 wrong usage or settings, or a path
+that does not exist.
+"""
+
+
+def versions_parser() -> argparse.ArgumentParser:
+    """The parser of ``dslint versions``; it takes what ``dslint check`` takes to find files and versions."""
+    parser = Parser(
+        prog="dslint versions",
+        description="Show which releases of each library the code of a project runs with, what its files allow, what "
+        "a fresh install takes today, and what to pin. Nothing is installed or run for it.",
+        epilog=_VERSIONS_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("paths", nargs="*", default=[], metavar="PATH", help="the project (default: .)")
+    shown = parser.add_argument_group("output")
+    shown.add_argument("--output-format", choices=PLAN_FORMATS[:2], default="text", help="default: text")
+    shown.add_argument("--requirements", action="store_true", help="only lines for a requirements file")
+    shown.add_argument("-o", "--output-file", metavar="FILE", help="write it to a file")
+    _stated_versions(parser.add_argument_group("facts that no file states"))
+    _excluding(parser.add_argument_group("which files"))
+    _settings_file(parser.add_argument_group("settings"))
     return parser
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dslint.arguments import COMMANDS, check_parser, plan_parser, rule_parser, rules_parser, run_parser
+from dslint.arguments import COMMANDS, check_parser, plan_parser, rule_parser, rules_parser, run_parser, versions_parser
 from dslint.core.commandline import say
 from dslint.core.garbage import never_again, seldom_collected
 
@@ -81,6 +81,10 @@ def run(arguments: list[str]) -> int:
         from dslint.planview.command import main as plan
 
         return plan(plan_parser().parse_args(rest), _start)
+    if command == "versions":
+        from dslint.versionsview.command import main as versions
+
+        return versions(versions_parser().parse_args(rest), _start)
     if command == "run":
         from dslint.runner.command import main as preflight
 

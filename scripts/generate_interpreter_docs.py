@@ -70,6 +70,9 @@ GROUPS = {
         " commandlines"
     ),
     "What happens": "events facts beliefs",
+    "Uses of libraries, and tests of their releases": (
+        "uses/kinds uses/collect uses/ends uses/releasetests uses/versionvalues"
+    ),
 }
 
 

@@ -20,6 +20,7 @@ KINDS = {
     "script": "Training scripts",
     "launch": "Launch commands",
     "plan": "Launch command, script and config together",
+    "versions": "Releases of libraries together",
     "dslint": "dslint itself",
 }
 

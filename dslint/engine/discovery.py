@@ -58,6 +58,14 @@ KIND_BY_NAME = {
 _TASKS = frozenset({"pyproject.toml", "pixi.toml", "hatch.toml", "tox.ini"})
 
 
+# Files that only the rules about versions read. Those of other kinds may say which releases are installed as well.
+_MANIFESTS = frozenset({".txt", ".in", ".cfg", ".lock", ".toml", ""})
+_VERSIONS = re.compile(
+    r".*requirements.*\.(txt|in|lock)|requirements\.lock|constraints.*\.txt|(uv|poetry|pdm|pixi|pipfile)\.lock"
+    r"|pylock\.(.+\.)?toml|pyproject\.toml|pixi\.toml|setup\.(py|cfg)|pipfile|(environment|conda).*\.ya?ml"
+    r"|.*dockerfile.*|\.python-version",
+    re.I,
+)
 _SHELL = re.compile(rb"\b(ba|da|z|k)?sh\b")
 
 
@@ -88,6 +96,8 @@ def kind_of(name: str) -> str:
     suffix = os.path.splitext(name)[1].lower()
     if name in _TASKS:
         return "tasks"
+    if suffix in _MANIFESTS and is_version_file(name):
+        return "manifest"
     kind = KIND_BY_NAME.get(name.partition(".")[0].lower())
     if kind is not None and suffix not in KIND_BY_SUFFIX:  # also ``Dockerfile.gpu``
         return kind
@@ -95,6 +105,11 @@ def kind_of(name: str) -> str:
         # .gitignore, .env and the like are known by name: nothing of ours.
         return "-" if name.startswith(".") else ""
     return KIND_BY_SUFFIX.get(suffix, "-")
+
+
+def is_version_file(name: str) -> bool:
+    """The name is one of those that say which releases are installed: ``requirements.txt``, ``uv.lock``."""
+    return _VERSIONS.fullmatch(name) is not None
 
 
 def kind_by_content(raw: bytes) -> str:

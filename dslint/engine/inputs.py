@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Region, SourceFile, Span
-from dslint.engine.discovery import Candidate, Discovery, kind_by_content
+from dslint.engine.discovery import Candidate, Discovery, is_version_file, kind_by_content
 from dslint.engine.standard_input import NAMELESS, kind_of_text
 from dslint.model.firstlook import (
     may_be_recipe,
@@ -51,7 +51,8 @@ class LaunchFile:
 @dataclass(slots=True)
 class Inputs:
     """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed; ``named`` are those that the
-    user names and that may train. ``sections`` are DeepSpeed configs inside data files.
+    user names and that may train; ``manifests`` say which releases are installed (and whether the
+    user names the file). ``sections`` are DeepSpeed configs inside data files.
 
     ``launch`` is what the ``launch_files`` hold, in their order; it may still be on its way from other processes.
     """
@@ -65,6 +66,7 @@ class Inputs:
     accelerate: list[DataDoc] = field(default_factory=list)
     recipes: list[Recipe] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    manifests: dict[str, bool] = field(default_factory=dict)
     files: int = 0
     named: set[str] = field(default_factory=set)
 
@@ -114,8 +116,12 @@ class _Loader:
 
     def add(self, candidate: Candidate) -> None:
         # Files of settings count where they hold commands.
-        self.out.files += candidate.kind != "tasks" or candidate.explicit
+        self.out.files += candidate.kind not in ("tasks", "manifest") or candidate.explicit
         path = candidate.path
+        if is_version_file(path.rpartition("/")[2]):
+            self.out.manifests[path] = candidate.explicit
+        if candidate.kind == "manifest":
+            return
         text = self.overrides.get(path)
         raw = read_bytes(path) if text is None else text.encode("utf-8", "surrogateescape")
         if isinstance(raw, Unreadable):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dslint.python.project import Project
     from dslint.python.search import Question
     from dslint.rules.base import RuleMeta
+    from dslint.rules.libraryuses import LibraryUses
     from dslint.rules.runs import RunQuery
     from dslint.rules.walk import ScriptCheck
 
@@ -141,8 +142,9 @@ class _Look:
         rules = [replace(rule, check=None) if rule.meta.code + BY_RUN in self.job.codes else rule for rule in rules]
         of_runs = [rule for rule in rules if rule.query is not None]
         visitors = [rule for rule in rules if rule.check is not None]
+        of_libraries = [rule for rule in rules if rule.of_libraries is not None]
         is_run = bool(of_runs) and self._is_run(of_runs)
-        if not (visitors or is_run or self.job.is_named):
+        if not (visitors or is_run or of_libraries or self.job.is_named):
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
             tree = self._known_tree(source) or parse_ast(source)
@@ -152,8 +154,16 @@ class _Look:
         found = list(self._of_syntax(source, tree, visitors))
         if is_run:
             found, more = self._of_runs(source, tree, of_runs, found)
-            return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
-        return found
+            found = told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
+        return [*found, *self._of_libraries(source, tree, of_libraries)]
+
+    def _of_libraries(self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule]) -> list[Finding]:
+        """What the rules say that ask for names of libraries."""
+        if not rules:
+            return []
+        from dslint.engine.libraryuses import of_libraries
+
+        return of_libraries(self.job, source, tree, rules, self.modules, self.profile)
 
     def _known_tree(self, source: SourceFile) -> ast.Module | None:
         """The tree of the script, where another one has imported it."""
@@ -262,7 +272,8 @@ class _Look:
 class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
-    A rule has a ``check``, a visitor of the syntax tree, or a ``query``, which asks about the runs of the script.
+    A rule has a ``check``, a visitor of the syntax tree, a ``query``, which asks about the runs of the script, or
+    ``of_libraries``, which asks for what the script uses of libraries.
     ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
     bytes; ``precheck`` says it from the cheap syntax tree.
     """
@@ -273,6 +284,7 @@ class ScriptRule:
     precheck: Callable[..., bool] | None
     sees_bytes: bool = False
     query: Callable[[RunQuery], Iterable[Finding]] | None = None
+    of_libraries: Callable[[LibraryUses], Iterable[Finding]] | None = None
 
 
 def load(code: str) -> ScriptRule:
@@ -291,7 +303,7 @@ def _load(code: str, _: int) -> ScriptRule:
     applies = getattr(module, "applies", None)
     sees_bytes = applies is not None and len(signature(applies).parameters) > 2
     check, query = getattr(module, "Check", None), getattr(module, "query", None)
-    return ScriptRule(module.META, check, applies, precheck, sees_bytes, query)
+    return ScriptRule(module.META, check, applies, precheck, sees_bytes, query, getattr(module, "of_libraries", None))
 
 
 def _applies(rule: ScriptRule, job: Job) -> bool:

@@ -22,6 +22,7 @@ from dslint.engine.launchstage import LaunchReader, LaunchStage, cores
 from dslint.engine.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
 from dslint.engine.planrules import PlanJudge
 from dslint.engine.surroundings import Surroundings, vocabulary_of
+from dslint.engine.versionstage import version_findings
 from dslint.model.context import Context
 from dslint.python.vocabulary import Vocabulary
 from dslint.rules.markers import rules_by_marker
@@ -185,6 +186,7 @@ class Run:
                 *self._document_rules("accelerate", inputs.accelerate, of_accelerate),
                 *(finding for read in reads for finding in read.findings),
                 *joined.judge.findings(plans, given),
+                *version_findings(self.rules_of("versions"), inputs, self.surroundings, given, self.profile),
                 *of_scripts(),
             ]
         rewritten = {read.path for read in reads if read.is_rewritten}
@@ -315,6 +317,7 @@ class Run:
                 is_named = path in inputs.named and SYNTAX_ERROR.code in self.enabled
                 if codes or codes is None or is_named:
                     context = self.surroundings.context(path, contexts.get(path))
+                    context = replace(context, allowed=self.surroundings.allowed(path))
                     jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
 

@@ -11,14 +11,19 @@ from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
 from dslint.engine.gitindex import repository
 from dslint.model.context import Context, Locked, VersionFact
+from dslint.model.versions.allowed import Allowed
 from dslint.parse.reading import Unreadable, read_text
 from dslint.python.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from dslint.model.plan.stated import StatedCounts
+    from dslint.model.versions.allowed import Way
+    from dslint.model.versions.requirements import Statement
     from dslint.settings import Settings
     from dslint.settings.stated import Stated, StatedLaunch
 
+# Files that say what is installed, those that tell a person what to install, and workflows; the first speak first.
+KINDS = ("files", "told", "ci")
 # A lock file of a large project has some MB.
 _LOCK_LIMIT = 20_000_000
 # A requirements file that takes in more than this many others is generated, or a trap.
@@ -53,6 +58,10 @@ class Surroundings:
         # What holds for every file of a folder; empty where the settings speak of single files.
         self._contexts: dict[str, Context] = {}
         self._locks: dict[str, Locked | None] = {}
+        # What each file of a folder states, by the kind of files: see `_stated_in`.
+        self._statements: dict[tuple[str, str], list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]] = {}
+        self._ways: dict[tuple[str, str], dict[str, tuple[Way, ...]]] = {}
+        self._allowed: dict[str, Allowed] = {}
 
     def context(self, path: str, joined: Context | None = None) -> Context:
         """The context of a file: what the user states, what its run plans say, then the project.
@@ -177,20 +186,65 @@ class Surroundings:
         return found
 
     def _read_versions(self, folder: str, told: bool) -> dict[str, VersionFact]:
-        from dslint.model.versions.resolve import parse_versions, stronger, told_files, version_files
+        from dslint.model.versions.resolve import facts_of, stronger
 
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            return {}
         found: dict[str, VersionFact] = {}
-        for name in told_files(names) if told else version_files(names):
-            source = self._source(os.path.join(folder, name))
-            if source is None:
-                continue
-            for library, fact in parse_versions(source, self._included(source, folder)).items():
+        for _, stated in self.files_in(folder, "told" if told else "files"):
+            for library, fact in facts_of(stated).items():
                 found[library] = stronger(found[library], fact) if library in found else fact
         return found
+
+    def files_in(self, folder: str, kind: str = "files") -> list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
+        """What the files of a folder state of libraries and of Python, strongest evidence first, a list for each file.
+
+        ``kind`` is one of :data:`KINDS`.
+        """
+        if (folder, kind) not in self._statements:
+            self._statements[folder, kind] = list(self._read_statements(folder, kind))
+        return self._statements[folder, kind]
+
+    def _read_statements(
+        self, folder: str, kind: str
+    ) -> Iterator[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
+        from dslint.model.versions.resolve import statements_of, told_files, version_files, workflow_files
+
+        names = _names_in(folder)
+        if kind == "ci":
+            names = _names_in(os.path.join(folder, ".github", "workflows")) if ".github" in names else []
+        for name in {"files": version_files, "told": told_files, "ci": workflow_files}[kind](names):
+            source = self._source(os.path.join(folder, name))
+            if source is not None:
+                yield source, statements_of(source, self._included(source, folder))
+
+    def allowed(self, path: str) -> Allowed:
+        """Which releases of each library the project around a file allows: the nearest folder that names it says so."""
+        folder = os.path.dirname(os.path.abspath(path))
+        return self._allowed_at(folder)
+
+    def _allowed_at(self, folder: str) -> Allowed:
+        if folder not in self._allowed:
+            # Most folders say nothing of their own, and share the answer.
+            is_own = (
+                _is_root(folder) or self._installed is not None or any(self._ways_in(folder, kind) for kind in KINDS)
+            )
+            found = self._allowed_for(folder) if is_own else self._allowed_at(os.path.dirname(folder))
+            self._allowed[folder] = found
+        return self._allowed[folder]
+
+    def _allowed_for(self, folder: str) -> Allowed:
+        from dslint.model.versions.ways import allowed_by
+
+        if self._installed is not None:
+            return allowed_by(self._stated_versions, ())
+        folders = list(_up_to_root(folder))
+        return allowed_by(self._stated_versions, [self._ways_in(at, kind) for kind in KINDS for at in folders])
+
+    def _ways_in(self, folder: str, kind: str) -> dict[str, tuple[Way, ...]]:
+        from dslint.model.versions.ways import ways_by_library
+
+        if (folder, kind) not in self._ways:
+            self._ways[folder, kind] = ways_by_library(stated for _, stated in self.files_in(folder, kind))
+        return self._ways[folder, kind]
 
     def _source(self, path: str) -> SourceFile | None:
         shown = os.path.relpath(path).replace(os.sep, "/")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location
+from dslint.model.versions.allowed import Allowed
 from dslint.python.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Context:
     ``locked``: for a run whose config needs a package of its own, what the lock of the project installs.
     ``vocabulary``: for a script, the names that the settings of the project add.
     ``launches``: for a script, what each of its launch commands gives to it.
+    ``allowed``: for a script, which releases of each library the project allows, by distribution
+    (``allowed.of("transformers")``).
     """
 
     world_size: Fact[int] = field(default_factory=absent)
@@ -83,6 +86,7 @@ class Context:
     nodes: Fact[int] = field(default_factory=absent)
     launcher: Fact[str] = field(default_factory=absent)
     launches: tuple[Launch, ...] = ()
+    allowed: Allowed = field(default_factory=Allowed)
 
     @property
     def is_one_process(self) -> bool:

@@ -55,6 +55,22 @@ class Project:
             return ""
         return self._ask(asker, ("module", posixpath.dirname(importer), self.files.root(importer), name))
 
+    def holds(self, asker: Asker, importer: str, package: str) -> bool:
+        """Whether the project has a package or module of that name near a file, also one that is named as a library."""
+        root = self.files.root(importer)
+        folder = posixpath.dirname(importer)
+        if not (folder + "/").startswith(root.rstrip("/") + "/"):
+            return False
+
+        def asked(base: str, name: str) -> str:
+            return self._ask(asker, ("module", base, root, name))
+
+        if asked(posixpath.join(root, "src"), f".{package}"):
+            return True
+        # Folders inside of a package are no places where Python looks.
+        levels = ("." * level for level in range(1, folder[len(root) :].count("/") + 2))
+        return any(asked(folder, up + package) and not asked(folder, up) for up in levels)
+
     def text(self, asker: Asker, path: str) -> bytes | None:
         """The bytes of a module; ``None`` when it is too large or cannot be read."""
         if not self._ask(asker, ("file", path)):

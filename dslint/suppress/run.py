@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # What can concern a file with findings: our codes and directives, and a ``noqa`` without codes. In the others only
 # a directive that names dslint can be unused. ``noqa: F401``, in most of all files, is neither.
 _CONCERNS = re.compile(rb"dslint|DSL|noqa(?!:\s?[A-Z]+[0-9])", re.IGNORECASE)
+_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*", re.MULTILINE)
 _UNJUDGED = frozenset({SYNTAX_ERROR.code, RULE_CRASHED.code, UNREADABLE_FILE.code})
 
 
@@ -119,6 +120,8 @@ def _directives(path: str, file: _File | None, has_findings: bool, overrides: Ma
         return _python(path, text, file.kind)
     if file.kind in ("shell", "markdown"):
         return Suppressions.from_comments(source, _shell_comments(source, file.kind), shell_commands(text))
+    if file.kind in ("manifest", "tasks"):
+        return Suppressions.from_comments(source, [Span(*c.span()) for c in _COMMENT.finditer(text)], physical_lines)
     doc = file.doc or _data(source, file.kind)
     return Suppressions.from_comments(source, doc.comments if doc else (), physical_lines)
 

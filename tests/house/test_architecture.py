@@ -28,9 +28,10 @@ ALLOWED = {
     "triage": {"core", "rules"},
     "planview": {"core", "parse", "model", "engine", "report"},
     "factsview": {"core", "python", "engine"},
+    "versionsview": {"core", "parse", "python", "model", "rules", "engine"},
     "runner": {"core", "model", "engine", "report", "planview"},
     "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor", "planview"}
-    | {"factsview", "runner"},
+    | {"factsview", "versionsview", "runner"},
 }
 # Modules at the top of the package belong to a room.
 TOP = {

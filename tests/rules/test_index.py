@@ -17,7 +17,7 @@ from dslint.rules.registry import LoadedRule, UnknownSelector, all_rules, explan
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = all_rules()
-KIND_OF_HUNDRED = {"1": "config", "2": "script", "3": "launch", "4": "plan", "6": "script", "9": "dslint"}
+KIND_OF_HUNDRED = {"1": "config", "2": "script", "3": "launch", "4": "plan", "5": "script", "6": "script", "9": "dslint"}
 
 
 def ids(info: RuleInfo) -> str:
@@ -69,7 +69,7 @@ def is_well_described(info: RuleInfo) -> None:
     assert re.fullmatch(r"DSL\d{3}", info.code)
     assert KIND_OF_HUNDRED[info.code[3]] == info.kind or (
         info.kind == "accelerate" and "DSL180" <= info.code <= "DSL199"
-    )
+    ) or (info.kind == "versions" and "DSL530" <= info.code <= "DSL549")
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", info.name)
     assert info.fix in ("none", "safe", "unsafe")
     assert not info.summary.endswith(".")

@@ -1,4 +1,4 @@
-"""Versions in the files a person writes: pyproject.toml, setup.cfg, setup.py, Pipfile, conda, Dockerfile."""
+"""Versions in the files a person writes: pyproject.toml, Pipfile, conda, Dockerfile, install lines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from dslint.core.source import SourceFile, Span
-from dslint.model.versions.requirements import LIBRARIES, Statement, library_name, requirement
+from dslint.model.versions.pythons import base_image, created
+from dslint.model.versions.requirements import FOLLOWED, PYTHON, REQUIRED, Statement, library_name, requirement
 
-_NAMES = "|".join((*LIBRARIES, "pytorch-lightning", "pytorch_lightning", "pytorch"))
+_NAMES = "|".join((*FOLLOWED, *REQUIRED, PYTHON, "pytorch_lightning", "huggingface_hub", "pytorch-gpu", "pytorch"))
 
 
 def pyproject(source: SourceFile) -> Iterator[Statement]:
@@ -20,6 +21,7 @@ def pyproject(source: SourceFile) -> Iterator[Statement]:
     project, tool = _table(data.get("project")), _table(data.get("tool"))
     strings = _Strings(source.text)
     yield from strings.requirements(project.get("dependencies"), certain=True)
+    yield from _stated_python(source.text, "requires-python", project.get("requires-python"))
     uv = _table(tool.get("uv"))
     for extra in ("dev-dependencies", "constraint-dependencies", "override-dependencies"):
         yield from strings.requirements(uv.get(extra), certain=extra != "dev-dependencies")
@@ -55,6 +57,15 @@ def pipfile(source: SourceFile) -> Iterator[Statement]:
     data = _toml(source.text)
     yield from _poetry(source.text, data.get("packages"), certain=True)
     yield from _poetry(source.text, data.get("dev-packages"), certain=False)
+    yield from _stated_python(source.text, "python_version", _table(data.get("requires")).get("python_version"))
+
+
+def _stated_python(text: str, key: str, stated: Any) -> Iterator[Statement]:
+    """``requires-python = ">=3.9"``, ``python_version = "3.10"``."""
+    line = re.search(rf"^[ \t]*[\"']?{key}[\"']?[ \t]*=[^\r\n]*", text, re.M)
+    if isinstance(stated, str) and line:
+        bare = re.fullmatch(r"\d\.\d+", stated.strip())
+        yield Statement(PYTHON, f"=={bare[0]}.*" if bare else stated.replace(" ", ""), Span(*line.span()))
 
 
 def _toml(text: str) -> dict[str, Any]:
@@ -104,9 +115,14 @@ def _poetry(text: str, table: Any, certain: bool) -> Iterator[Statement]:
     """A table ``deepspeed = "^0.12"`` or ``deepspeed = {version = "0.12.6", optional = true}``."""
     for name, value in _table(table).items():
         library = library_name(name)
-        constraint = _table(value).get("version") if isinstance(value, dict) else value
-        if library is None or not isinstance(constraint, str):
+        if library is None:
             continue
+        constraint = _table(value).get("version") if isinstance(value, dict) else value
+        taken_from, tag = _origin(value)
+        if not isinstance(constraint, str):
+            if not (taken_from or tag):
+                continue
+            constraint = tag
         line = re.search(r"^[ \t]*[\"']?" + re.escape(name) + r"[\"']?[ \t]*=[^\r\n]*", text, re.M)
         table_head = re.search(r"\." + re.escape(name) + r"[\"']?\][^\[]*?^[ \t]*(version[ \t]*=[^\r\n]*)", text, re.M)
         if line:
@@ -116,7 +132,21 @@ def _poetry(text: str, table: Any, certain: bool) -> Iterator[Statement]:
         else:
             continue
         optional = bool(_table(value).get("optional") or _table(value).get("markers"))
-        yield Statement(library, _pep440(constraint), span, certain and not optional)
+        yield Statement(library, _pep440(constraint), span, certain and not optional, taken_from=taken_from)
+
+
+def _origin(value: Any) -> tuple[str, str]:
+    """Where ``{git = ..., tag = ...}`` and ``{path = ...}`` take a library from, and the release that a tag names."""
+    table = _table(value)
+    if table.get("path"):
+        return "folder", ""
+    if not table.get("git"):
+        return "", ""
+    tag = re.fullmatch(r"v?(\d+(?:\.\d+)+)", str(table.get("tag", "")))
+    if tag:
+        return "", tag[1]
+    is_head = not (table.get("rev") or table.get("tag")) and table.get("branch", "main") in ("main", "master")
+    return ("git" if is_head else "commit"), ""
 
 
 _NUMBERS = re.compile(r"(\^|~|)\s*(\d+(?:\.\d+)*)$")
@@ -151,55 +181,9 @@ def _caret(numbers: list[int]) -> int:
     return len(numbers)
 
 
-_CFG_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*")
-
-
-def setup_cfg(source: SourceFile) -> Iterator[Statement]:
-    """``install_requires`` and ``extras_require`` of ``setup.cfg``."""
-    section = key = ""
-    for line in re.finditer(r"^[^\r\n]*", source.text, re.M):
-        text, start = line[0], line.start()
-        if text.startswith("["):
-            section, key = text.strip().strip("[]"), ""
-            continue
-        head = _CFG_KEY.match(text)
-        if (head and section != "options.extras_require") or (head and not text[:1].isspace()):
-            key = head[1]
-            start += head.end()
-            text = text[head.end() :]
-        if section == "options.extras_require" or (section == "options" and key == "install_requires"):
-            found = requirement(text.split(" #")[0], start, certain=section == "options")
-            if found:
-                yield found
-
-
-def setup_py(source: SourceFile) -> Iterator[Statement]:
-    """Strings with a requirement in ``setup.py``; which of its lists holds them is not followed."""
-    import ast
-
-    from dslint.parse.nesting import syntax_tree
-
-    try:
-        tree = syntax_tree(source.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    stack: list[ast.AST] = [tree]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-            line = source.line_text(node.lineno) if node.lineno <= len(source.line_starts) else ""
-            column = len(line.encode("utf-8", "surrogatepass")[: node.col_offset].decode("utf-8", "replace"))
-            start = source.offset(node.lineno, column + 1)
-            quote = source.text.find(node.value, start)
-            found = requirement(node.value, quote) if quote >= 0 else None
-            if found:
-                yield found
-        elif not isinstance(node, ast.JoinedStr):
-            stack.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
 _CONDA = re.compile(
-    rf"^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?(?P<name>{_NAMES})(?:\[[^\]\n]*\])?[ \t]*(?P<rest>[^\"'#;\r\n]*)", re.M | re.I
+    rf"^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?(?P<name>{_NAMES})(?![\w.-])(?:\[[^\]\n]*\])?[ \t]*(?P<rest>[^\"'#;\r\n]*)",
+    re.M | re.I,
 )
 
 
@@ -209,8 +193,8 @@ def conda(source: SourceFile) -> Iterator[Statement]:
         library = library_name(match["name"])
         rest = match["rest"].strip()
         end = match.end("rest") - (len(match["rest"]) - len(match["rest"].rstrip()))
-        if library and rest:
-            yield Statement(library, _from_conda(rest), Span(match.start("name"), end))
+        if library:
+            yield Statement(library, _from_conda(rest) if rest else "", Span(match.start("name"), end))
 
 
 def _from_conda(rest: str) -> str:
@@ -261,6 +245,15 @@ def installs(source: SourceFile) -> Iterator[Statement]:
             found = requirement(plain, word.start()) if "$" not in plain else None
             if found:
                 yield replace(found, span=_without_quotes(text, word))
+    yield from created(source)
+
+
+def dockerfile(source: SourceFile) -> Iterator[Statement]:
+    """What a Dockerfile installs, and what its base image comes with where it installs no other release."""
+    installed = list(installs(source))
+    stated = {statement.name for statement in installed if statement.specifier}
+    yield from (found for found in base_image(source) if found.name not in stated)
+    yield from installed
 
 
 def _assigned(text: str) -> dict[str, str]:

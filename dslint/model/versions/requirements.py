@@ -14,24 +14,42 @@ if TYPE_CHECKING:
     from packaging.markers import Marker
 
 LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl", "lightning", "webdataset")
-_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning|webdataset", re.I)
+# Followed as well, with all their releases; and what these require of others, which a project may pin.
+FOLLOWED = (*LIBRARIES, "peft", "datasets", "bitsandbytes", "diffusers", "pytorch-lightning")
+REQUIRED = ("tokenizers", "huggingface-hub", "safetensors", "numpy", "pydantic", "protobuf", "pyarrow", "fsspec")
+PYTHON = "python"
+_KNOWN = frozenset((*FOLLOWED, *REQUIRED, PYTHON))
+_MENTION = re.compile(
+    r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning|webdataset|peft|datasets|bitsandbytes"
+    r"|diffusers|tokenizers|hub|safetensors|numpy|pydantic|protobuf|pyarrow|fsspec|python",
+    re.I,
+)
 # tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.
 _TOKENIZERS = "tokenizers"
 _REQUIRED_TOKENIZERS = (
     ((0, 14), "4.34.0"), ((0, 19), "4.40.0"), ((0, 20), "4.45.0"), ((0, 21), "4.47.0"), ((0, 22), "4.56.0"),
     ((0, 23, 1), "5.16.0"),
 )  # fmt: skip
-_ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-lightning": "lightning"}
+_ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch"}
+# Two distributions of the same releases, which most rules need not tell apart.
+_ONE_LIBRARY = {"pytorch-lightning": "lightning"}
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One place where a file names a library: ``certain`` unless an extra or an environment marker decides."""
+    """One place where a file names a library: ``certain`` unless an extra or an environment marker decides.
+
+    ``name`` is that of the distribution, or ``python``; ``marker`` the text of the environment marker. ``taken_from``
+    says where a release without a number comes from: ``git`` (the head of the library's own repository), ``commit``
+    (some state of it, or of a copy), ``folder`` (one of this machine); empty for an index.
+    """
 
     name: str
     specifier: str
     span: Span
     certain: bool = True
+    marker: str = ""
+    taken_from: str = ""
 
 
 def parse_versions(source: SourceFile, included: Iterable[SourceFile] = ()) -> dict[str, VersionFact]:
@@ -45,19 +63,32 @@ def parse_versions(source: SourceFile, included: Iterable[SourceFile] = ()) -> d
     ``included`` are the files that a requirements file names with ``-r`` and ``-c``: pip installs what satisfies all of
     them together, so they count as one file.
     """
+    return facts_of(statements_of(source, included))
+
+
+def facts_of(stated: Iterable[tuple[SourceFile, Statement]]) -> dict[str, VersionFact]:
+    """One fact for each library that dslint knows, out of all statements that hold together."""
     by_library: dict[str, list[tuple[SourceFile, Statement]]] = {}
-    readers = [(source, _reader(source.path.rsplit("/", 1)[-1].lower())), *((s, requirements_txt) for s in included)]
-    for read, reader in readers:
-        if reader is None or not _MENTION.search(read.text):
-            continue
-        for statement in reader(read):
-            if statement.specifier:
-                by_library.setdefault(statement.name, []).append((read, statement))
+    for read, statement in stated:
+        name = _ONE_LIBRARY.get(statement.name, statement.name)
+        if statement.specifier and (name in LIBRARIES or name == _TOKENIZERS):
+            by_library.setdefault(name, []).append((read, statement))
     facts = {library: _joined(statements) for library, statements in by_library.items()}
     pin, transformers = facts.pop(_TOKENIZERS, None), facts.get("transformers")
     if pin is not None and transformers is not None:
         facts["transformers"] = _limited(transformers, pin)
     return {library: fact for library, fact in facts.items() if fact}
+
+
+def statements_of(source: SourceFile, included: Iterable[SourceFile] = ()) -> list[tuple[SourceFile, Statement]]:
+    """All that one project file states of the libraries that are followed, of what they require, and of Python."""
+    readers = [(source, _reader(source.path)), *((s, requirements_txt) for s in included)]
+    return [
+        (read, statement)
+        for read, reader in readers
+        if reader is not None and (_MENTION.search(read.text) or _MENTION.search(read.path.rsplit("/", 1)[-1]))
+        for statement in reader(read)
+    ]
 
 
 def _limited(transformers: VersionFact, tokenizers: VersionFact) -> VersionFact:
@@ -72,27 +103,33 @@ def _limited(transformers: VersionFact, tokenizers: VersionFact) -> VersionFact:
 
 def is_requirements(path: str) -> bool:
     """Whether a file is read as ``requirements.txt`` is, and so may name others with ``-r`` and ``-c``."""
-    return _reader(path.rsplit("/", 1)[-1].lower()) is requirements_txt
+    return _reader(path) is requirements_txt
 
 
-def _reader(name: str) -> Callable[[SourceFile], Iterable[Statement]] | None:
-    from dslint.model.versions import lockfiles, manifests
+def _reader(path: str) -> Callable[[SourceFile], Iterable[Statement]] | None:
+    from dslint.model.versions import lockfiles, manifests, pythons, setupfiles
 
+    name = path.rsplit("/", 1)[-1].lower()
+    by_name: dict[str, Callable[[SourceFile], Iterable[Statement]]] = {
+        ".python-version": pythons.python_version_file,
+        "conda-lock.yml": lockfiles.yaml_lock,
+        "pixi.lock": lockfiles.yaml_lock,
+        "pipfile.lock": lockfiles.pipfile_lock,
+        "pyproject.toml": manifests.pyproject,
+        "pixi.toml": manifests.pixi,
+        "pipfile": manifests.pipfile,
+        "setup.cfg": setupfiles.setup_cfg,
+        "setup.py": setupfiles.setup_py,
+    }
+    if name in by_name:
+        return by_name[name]
     if name.endswith(".lock") or (name.startswith("pylock.") and name.endswith("toml")):
-        return lockfiles.pipfile_lock if name == "pipfile.lock" else lockfiles.toml_lock
-    if name == "pyproject.toml":
-        return manifests.pyproject
-    if name == "pixi.toml":
-        return manifests.pixi
-    if name == "pipfile":
-        return manifests.pipfile
-    if name == "setup.cfg":
-        return manifests.setup_cfg
-    if name == "setup.py":
-        return manifests.setup_py
+        return lockfiles.toml_lock
     if name.endswith((".yml", ".yaml")):
-        return manifests.conda
-    if "dockerfile" in name or name.endswith((".sh", ".md", ".dockerfile")):
+        return pythons.workflow if "/.github/workflows/" in f"/{path}" else manifests.conda
+    if "dockerfile" in name:
+        return manifests.dockerfile
+    if name.endswith((".sh", ".md")):
         return manifests.installs
     return requirements_txt if name.endswith((".txt", ".in")) else None
 
@@ -108,15 +145,15 @@ def _joined(statements: list[tuple[SourceFile, Statement]]) -> VersionFact | Non
         return None
     source, first = chosen[0] if not pins else next(pair for pair in chosen if pair[1].specifier == pins[0])
     base = source.path.rsplit("/", 1)[-1]
-    label = f"{first.name} {first.specifier} stated here"
+    label = f"{_ONE_LIBRARY.get(first.name, first.name)} {first.specifier} stated here"
     return VersionFact(pins[0] if pins else ",".join(specifiers), source.location(first.span, label), base)
 
 
 def library_name(name: str) -> str | None:
-    """The known library behind a package name as people write it."""
+    """The distribution behind a package name as people write it; ``None`` for what is not followed."""
     plain = re.sub(r"[-_.]+", "-", name.strip().lower())
     plain = _ALIASES.get(plain, plain)
-    return plain if plain in LIBRARIES or plain == _TOKENIZERS else None
+    return plain if plain in _KNOWN else None
 
 
 _SIMPLE = re.compile(
@@ -124,20 +161,16 @@ _SIMPLE = re.compile(
     r"\s*\d+(?:\.\d+)*)*)?\s*$"
 )
 _START = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-# An address without the name of the package in front.
-_FROM_GIT = re.compile(r"\s*git\+\S+/([\w.-]+?)(?:\.git)?@v?(\d+(?:\.\d+)+)(?:[#;\s]|$)")
-_TAG = re.compile(r"\.git@v?(\d+(?:\.\d+)+)(?:[#;\s]|$)")
 
 
 def requirement(text: str, start: int, certain: bool = True) -> Statement | None:
     """The statement in a PEP 508 requirement that stands at ``start``; None for other libraries and other systems."""
-    from_git = _FROM_GIT.match(text) if "git+" in text else None
-    if from_git:
-        cloned = library_name(from_git[1])
-        start += len(text) - len(text.lstrip())
-        return (
-            Statement(cloned, f"=={from_git[2]}", Span(start, start + len(text.strip())), certain) if cloned else None
-        )
+    if "/" in text:  # an address or a path; rare, and longer to tell
+        from dslint.model.versions.addresses import addressed
+
+        found = addressed(text, start, certain)
+        if found is not None:
+            return found
     match = _START.match(text)
     library = library_name(match[1]) if match else None
     if library is None or match is None:
@@ -152,11 +185,10 @@ def requirement(text: str, start: int, certain: bool = True) -> Statement | None
         parsed = Requirement(text.strip())
     except InvalidRequirement:
         return None
-    if parsed.marker is not None and not _on_linux(parsed.marker):
+    if parsed.url is not None or (parsed.marker is not None and not _on_linux(parsed.marker)):
         return None
-    tag = _TAG.search(parsed.url or "")
-    specifier = f"=={tag[1]}" if tag else _ordered(text, str(parsed.specifier))
-    return Statement(library, specifier, span, certain and parsed.marker is None)
+    marker = str(parsed.marker) if parsed.marker is not None else ""
+    return Statement(library, _ordered(text, str(parsed.specifier)), span, certain and not marker, marker)
 
 
 def _ordered(text: str, specifier: str) -> str:
@@ -167,23 +199,29 @@ def _ordered(text: str, specifier: str) -> str:
 def _on_linux(marker: Marker) -> bool:
     """Whether a requirement can apply where people train: Linux, some Python."""
     system = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
-    for minor in range(8, 15):
+    for minor in range(6, 15):
         if marker.evaluate({**system, "python_version": f"3.{minor}", "python_full_version": f"3.{minor}.9"}):
             return True
     return "extra" in str(marker)
 
 
 _TXT_LINE = re.compile(r"^[^\r\n]*", re.M)
+_EDITABLE = re.compile(r"[ \t]*(?:-e|--editable)[ \t=]+")
 _TXT_END = re.compile(r"\s#|\s--\w|\s*\\\s*$")
 
 
 def requirements_txt(source: SourceFile) -> Iterator[Statement]:
     """``requirements.txt`` and ``constraints.txt``."""
     for line in _TXT_LINE.finditer(source.text):
-        text = line[0]
-        if not text.strip() or text.lstrip()[0] in "#-":
+        text, start = line[0], line.start()
+        if not text.strip() or text.lstrip()[0] == "#":
             continue
+        if text.lstrip()[0] == "-":
+            editable = _EDITABLE.match(text)
+            if editable is None:
+                continue
+            text, start = text[editable.end() :], start + editable.end()
         end = _TXT_END.search(text)
-        found = requirement(text[: end.start()] if end else text, line.start())
+        found = requirement(text[: end.start()] if end else text, start)
         if found:
             yield found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.model.context import VersionFact
 from dslint.model.versions.plain import Part, allows, between, numbers, pinned, plain_range
-from dslint.model.versions.requirements import LIBRARIES, parse_versions
+from dslint.model.versions.requirements import LIBRARIES, facts_of, parse_versions, statements_of
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 __all__ = [
     "LIBRARIES",
     "covers",
+    "facts_of",
     "is_pin",
     "parse_versions",
     "stated_version",
+    "statements_of",
     "stronger",
     "told_files",
     "version_files",
+    "workflow_files",
 ]
 
 # File names by strength of evidence: a lock says what is installed, a requirement what is wanted.
@@ -35,6 +38,8 @@ _ORDER = tuple(
         r"pdm\.lock$",
         r"pipfile\.lock$",
         r"pylock\.(.+\.)?toml$",
+        r"pixi\.lock$",
+        r"conda-lock\.yml$",
         r"requirements[-_.]?lock\.txt$|requirements\.lock$",
         r"requirements\.txt$",
         r"requirements.*(deepspeed|train).*\.txt$|(deepspeed|train)[-_.]?requirements\.txt$",
@@ -47,10 +52,11 @@ _ORDER = tuple(
         r"pixi\.toml$",
         r"(environment|conda).*\.ya?ml$",
         r"(.*[-_.])?dockerfile.*$",
+        r"\.python-version$",
     )
 )
 # Such parts come after setup.py: a project may install only some of them.
-_FOLDER_RANK = 12
+_FOLDER_RANK = 14
 # What people call a folder with a Dockerfile.
 _DOCKER_FOLDERS = ("docker", "dockerfile", "dockerfiles", ".devcontainer")
 # Files that tell a person what to install: they count where no other file of the project names the library.
@@ -71,7 +77,7 @@ def version_files(names: Iterable[str]) -> list[str]:
         if name == "requirements":
             ranked += [(_FOLDER_RANK, False, f"requirements/{part}.txt") for part in _IN_FOLDER]
         if name in _DOCKER_FOLDERS:
-            ranked.append((len(_ORDER), False, f"{name}/Dockerfile"))
+            ranked.append((len(_ORDER) - 1, False, f"{name}/Dockerfile"))
         base = name.rsplit("/", 1)[-1]
         for rank, pattern in enumerate(_ORDER):
             if pattern.match(base):
@@ -89,6 +95,11 @@ def told_files(names: Iterable[str]) -> list[str]:
     # A translation says the same as README.md, or lags behind.
     texts = sorted((name for name in found if name.lower().endswith(".md")), key=lambda name: (len(name), name))
     return [*sorted(name for name in found if not name.lower().endswith(".md")), *texts[:1]]
+
+
+def workflow_files(names: Iterable[str]) -> list[str]:
+    """The workflows among the names in ``.github/workflows``, as paths from the root."""
+    return [f".github/workflows/{name}" for name in names if name.endswith((".yml", ".yaml"))]
 
 
 def stated_version(text: str, stated_by: str = "--deepspeed-version") -> VersionFact:

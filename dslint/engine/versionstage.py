@@ -1,0 +1,61 @@
+"""The rules about versions: one document for each folder whose files say what is to be installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Finding
+from dslint.engine.launchrules import run_rule
+from dslint.rules.registry import load_rule
+
+if TYPE_CHECKING:
+    from dslint.core.profile import Profile
+    from dslint.engine.inputs import Inputs
+    from dslint.engine.surroundings import Surroundings
+    from dslint.model.versions.project import Requirements
+    from dslint.rules.info import RuleInfo
+
+# Folders whose files speak for the project around them.
+_PARTS = frozenset({"requirements", "docker", "dockerfile", "dockerfiles", ".devcontainer"})
+
+
+def version_findings(
+    rules: Sequence[RuleInfo],
+    inputs: Inputs,
+    surroundings: Surroundings,
+    given: Collection[str],
+    profile: Profile | None = None,
+) -> Iterator[Finding]:
+    """What the rules say of the requirement files among the inputs; a run without Python asks only for named ones."""
+    if not rules:
+        return
+    is_python = bool(inputs.scripts or inputs.notebooks)
+    asked = [path for path, is_named in inputs.manifests.items() if is_python or is_named]
+    for doc in requirements_around(asked, surroundings):
+        for rule in rules:
+            check = load_rule(rule.code).module.check
+            context = surroundings.stated
+            for finding in run_rule(rule.code, doc.files[0].source.path, partial(check, doc, context), profile):
+                if finding.location.path in given or any(place.path in given for place in finding.related):
+                    yield finding
+
+
+def requirements_around(paths: Iterable[str], surroundings: Surroundings) -> Iterator[Requirements]:
+    """The documents of the folders in which these requirement files count."""
+    from dslint.model.versions.project import requirements_in
+
+    folders = dict.fromkeys(map(_folder_of, sorted(paths)))
+    for folder in folders:
+        found = requirements_in(
+            folder, surroundings.files_in(folder), surroundings.allowed(os.path.join(folder, "any"))
+        )
+        if found is not None:
+            yield found
+
+
+def _folder_of(path: str) -> str:
+    folder = os.path.dirname(os.path.abspath(path))
+    return os.path.dirname(folder) if os.path.basename(folder).lower() in _PARTS else folder

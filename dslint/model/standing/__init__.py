@@ -1,0 +1,1 @@
+"""How a name or an argument of a library stands in the releases that a project may run with."""

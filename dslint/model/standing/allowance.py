@@ -1,0 +1,56 @@
+"""Which releases of a library a project may run with, by the name of the package that it imports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dslint.core.source import Location
+from dslint.model.context import Context
+from dslint.model.versions.allowed import STATED, UNKNOWN, AllowedReleases
+from dslint.model.versions.known import releases_of
+
+# The distribution of a package, where it has another name.
+_DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
+# Distributions that install the same release of another one.
+_WITH = {"pytorch_lightning": "lightning"}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """``releases`` may be installed, oldest first; a fresh install takes ``fresh`` of them. None: nobody knows."""
+
+    library: str
+    releases: tuple[str, ...]
+    fresh: str
+    known: tuple[str, ...]
+    allowed: AllowedReleases
+
+    @property
+    def is_stated(self) -> bool:
+        """The project says something of the library."""
+        return self.allowed.state == STATED
+
+    @property
+    def origins(self) -> tuple[Location, ...]:
+        """The places that say which releases are allowed, strongest first."""
+        found = [bound.origin for bound in self.allowed.bounds if bound.origin is not None and bound.specifier]
+        return tuple(dict.fromkeys(found))[:2]
+
+
+def allowance(library: str, context: Context) -> Allowance:
+    """The releases of a library that the project around a file allows."""
+    allowed = context.allowed.of(_DISTRIBUTIONS.get(library, library))
+    if allowed.state not in (STATED, UNKNOWN) and library in _WITH:
+        other = context.allowed.of(_WITH[library])
+        allowed = other if other.state in (STATED, UNKNOWN) else allowed
+    known = existing(library)
+    releases = () if allowed.state == UNKNOWN else allowed.releases
+    return Allowance(library, releases, allowed.fresh or "", known, allowed)
+
+
+@lru_cache(maxsize=32)
+def existing(library: str) -> tuple[str, ...]:
+    """All releases of a library that were not taken back, oldest first."""
+    rows = releases_of(_DISTRIBUTIONS.get(library, library))
+    return tuple(release.version for release in rows if not release.is_yanked)

@@ -1,0 +1,56 @@
+"""Whether a dotted name of a library is there in a release, and which part of it is the first that is not."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dslint.model.surface import Signature, Surface
+
+
+def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
+    """Whether a release has a name; ``None`` where nobody knows."""
+    read = read_as(surface.releases, release)
+    return surface.presence(dotted).in_release(read) if read else None
+
+
+def signature_in(surface: Surface, dotted: str, release: str) -> Signature | None:
+    """The signature of a function in a release; ``None`` where nobody can be sure of it."""
+    read = read_as(surface.releases, release)
+    found = surface.signature(dotted, read) if read else None
+    return found if found is not None and found.certain else None
+
+
+def first_missing(surface: Surface, dotted: str, release: str) -> str:
+    """The shortest part of a dotted name, from the library on, that a release lacks for certain."""
+    parts = dotted.split(".")
+    for end in range(2, len(parts) + 1):
+        name = ".".join(parts[:end])
+        found = is_there(surface, name, release)
+        if found is not True:
+            return name if found is False else ""
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def read_as(releases: tuple[str, ...], release: str) -> str:
+    """The release that was read and stands for another one: itself, else the nearest patch of the same minor release.
+
+    Patches of a minor release that differ in their names are all read. Empty where none was.
+    """
+    if release in releases:
+        return release
+    wanted = _number(release)
+    same = [other for other in releases if _number(other)[:2] == wanted[:2]]
+    before = [other for other in same if _number(other) <= wanted]
+    return before[-1] if before else same[0] if same else ""
+
+
+@lru_cache(maxsize=4096)
+def _number(release: str) -> tuple[int, ...]:
+    parts = []
+    for part in release.split(".")[:3]:
+        digits = "".join(letter for letter in part if letter.isdigit())
+        parts.append(int(digits) if digits else 0)
+    return tuple([*parts, 0, 0][:3])

@@ -1,0 +1,62 @@
+"""Which Python a project runs on: ``.python-version``, workflows, base images, ``conda create``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.core.source import SourceFile, Span
+from dslint.model.versions.requirements import PYTHON, Statement
+
+_RELEASE = re.compile(r"(?:cpython@|python-|Python )?(3\.\d+)(?:\.\d+)?\b")
+# `python:3.8-slim`, also behind a registry.
+_PYTHON_IMAGE = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(?:[\w.:-]+/)*python:(3\.\d+)(?:\.\d+)?", re.M | re.I)
+# `pytorch/pytorch:2.1.2-cuda11.8-cudnn8-devel` comes with that torch.
+_TORCH_IMAGE = re.compile(
+    r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(?:docker\.io/)?pytorch/pytorch:(\d+\.\d+(?:\.\d+)?)", re.M | re.I
+)
+_CREATES = re.compile(
+    r"\b(?:conda|mamba|micromamba)[ \t]+(?:create|install)\b[^\n;&|`]*?[ \t\"']python[ \t]?"
+    r"(==?[ \t]?3\.\d+|[<>]=?3\.\d+)"
+    r"|\b(?:uv[ \t]+venv|uv[ \t]+python[ \t]+(?:install|pin)|pyenv[ \t]+(?:install|local|global))\b[^\n;&|`]*?(3\.\d+)"
+    r"|\bpython(3\.\d+)[ \t]+-m[ \t]+venv\b"
+)
+_LISTED = re.compile(r"^[ \t-]*[\"']?python-version[\"']?[ \t]*:[ \t]*(\[[^\]]*\]|[^\n#]*)", re.M)
+_ITEMS = re.compile(r"^[ \t]*python-version[ \t]*:[ \t]*\n((?:[ \t]*-[^\n]*\n?)+)", re.M)
+
+
+def python_version_file(source: SourceFile) -> Iterator[Statement]:
+    """``.python-version`` of pyenv and uv: one release a line, the first one counts."""
+    match = re.match(r"\s*" + _RELEASE.pattern, source.text)
+    if match:
+        yield Statement(PYTHON, f"=={match[1]}.*", Span(match.start(1), match.end(1)))
+
+
+def workflow(source: SourceFile) -> Iterator[Statement]:
+    """A workflow of GitHub: the Pythons of its jobs, each of which is one of several, and what it installs."""
+    from dslint.model.versions.manifests import installs
+
+    spans = [match.span(1) for pattern in (_LISTED, _ITEMS) for match in pattern.finditer(source.text)]
+    for start, end in spans:
+        for found in re.finditer(r"(?<![\w.])3\.\d+(?![\w.]*\}\})", source.text[start:end]):
+            yield Statement(PYTHON, f"=={found[0]}.*", Span(start + found.start(), start + found.end()), certain=False)
+    yield from installs(source)
+
+
+def created(source: SourceFile) -> Iterator[Statement]:
+    """``conda create -n x python=3.10`` and its relatives in a script, a text or a Dockerfile."""
+    for match in _CREATES.finditer(source.text):
+        group = next(number for number in (1, 2, 3) if match[number])
+        text = match[group].replace(" ", "")
+        sign = text.rstrip("0123456789.")
+        specifier = f"{sign}{text[len(sign) :]}" if sign[:1] in ("<", ">") and sign else f"=={text.lstrip('=')}.*"
+        yield Statement(PYTHON, specifier, Span(match.start(group), match.end(group)))
+
+
+def base_image(source: SourceFile) -> Iterator[Statement]:
+    """What the base images of a Dockerfile come with."""
+    for match in _PYTHON_IMAGE.finditer(source.text):
+        yield Statement(PYTHON, f"=={match[1]}.*", Span(*match.span(1)))
+    for match in _TORCH_IMAGE.finditer(source.text):
+        release = match[1] if match[1].count(".") == 2 else f"{match[1]}.0"
+        yield Statement("torch", f"=={release}", Span(*match.span(1)))

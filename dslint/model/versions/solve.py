@@ -1,0 +1,179 @@
+"""Whether what one file asks for can be installed together, by the metadata of all releases.
+
+Releases are struck out that go with no release of another library, until nothing changes. A library without any release
+left proves that there is no solution; what is left may still have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from dslint.model.versions.allowed import Bound
+from dslint.model.versions.answer import marker_holds
+from dslint.model.versions.known import releases_of
+from dslint.model.versions.ranges import contains, existing
+from dslint.model.versions.required import Required, compatible, required_by, specifiers_on
+
+
+class Clash(NamedTuple):
+    """Why a release goes with none of another library.
+
+    ``owner`` at ``release`` requires ``required``; ``other`` is the library against which it stands: at ``candidate`` it
+    requires another range of the same third (``against``), or else the file states one of it.
+    """
+
+    owner: str
+    release: str
+    required: Required
+    other: str
+    against: str = ""
+    candidate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSolution:
+    """A library of which no release is left, why the newest one went, and what had narrowed the other library."""
+
+    library: str
+    clash: Clash
+    before: tuple[Clash, ...] = ()
+
+
+@dataclass(slots=True)
+class Problem:
+    """What one file asks for: the certain bounds of each distribution, on one Python."""
+
+    bounds: Mapping[str, Sequence[Bound]]
+    python: str
+    domains: dict[str, list[str]] = field(default_factory=dict)
+    struck: dict[str, Clash] = field(default_factory=dict)
+
+    def solve(self) -> NoSolution | None:
+        """The library that no release is left of; ``None`` where nothing proves that there is no solution."""
+        for name, bounds in self.bounds.items():
+            found = self._domain(name, bounds)
+            if found:
+                self.domains[name] = found
+        if len(self.domains) + len(self._others()) < 2:
+            return None
+        changed = True
+        while changed:
+            changed = False
+            for name in self.domains:
+                clash = self._narrow(name)
+                changed = changed or clash is not None
+                if clash is not None:
+                    if not self.domains[name]:
+                        return NoSolution(name, clash, self._before(name, clash))
+                    self.struck[name] = clash
+        return None
+
+    def _domain(self, name: str, bounds: Sequence[Bound]) -> list[str]:
+        """The releases that the file allows, oldest first; none for what is not followed or comes from elsewhere."""
+        usual = [release.version for release in releases_of(name)]
+        if not usual or any(bound.taken_from for bound in bounds):
+            return []
+        sets = [existing(name, bound.specifier) for bound in bounds]
+        return [release for release in usual if all(found is not None and release in found for found in sets)]
+
+    def _others(self) -> dict[str, tuple[str, ...]]:
+        """The ranges of distributions whose releases are not listed."""
+        return {
+            name: tuple(bound.specifier for bound in bounds if bound.specifier)
+            for name, bounds in self.bounds.items()
+            if not releases_of(name) and any(bound.specifier for bound in bounds)
+        }
+
+    def _narrow(self, name: str) -> Clash | None:
+        """Strike out the releases that go with nothing; why the newest of them goes."""
+        kept, first = [], None
+        for release in reversed(self.domains[name]):
+            clash = self._against_file(name, release) or self._against_others(name, release)
+            if clash is None:
+                kept.append(release)
+            elif first is None:
+                first = clash
+        self.domains[name] = kept[::-1]
+        return first
+
+    def _against_file(self, name: str, release: str) -> Clash | None:
+        others = self._others()
+        for required in required_by(name, release, self.python):
+            stated = others.get(required.name)
+            if stated and not compatible((required.specifier, *stated)):
+                return Clash(name, release, required, required.name)
+        return None
+
+    def _against_others(self, name: str, release: str) -> Clash | None:
+        for other, domain in self.domains.items():
+            if other != name:
+                first: Clash | None = None
+                for candidate in reversed(domain):
+                    found = _clash(name, release, other, candidate, self.python)
+                    if found is None:
+                        break
+                    first = first or found
+                else:
+                    return first
+        return None
+
+    def _before(self, name: str, clash: Clash) -> tuple[Clash, ...]:
+        """What had narrowed the libraries of the clash before."""
+        names = dict.fromkeys((name, clash.owner, clash.other))
+        return tuple(self.struck[other] for other in names if other in self.struck)
+
+
+@lru_cache(maxsize=65536)
+def _clash(first: str, release: str, second: str, candidate: str, python: str) -> Clash | None:
+    """Why two releases do not go together by their metadata."""
+    mine, theirs = required_by(first, release, python), required_by(second, candidate, python)
+    for required in mine:
+        if required.name == second and not contains(required.specifier, candidate):
+            return Clash(first, release, required, second)
+    for required in theirs:
+        if required.name == first and not contains(required.specifier, release):
+            return Clash(second, candidate, required, first)
+    for required in mine:
+        for specifier in specifiers_on(required.name, theirs):
+            if not releases_of(required.name) and not compatible((required.specifier, specifier)):
+                return Clash(first, release, required, second, specifier, candidate)
+    return None
+
+
+def holding(bounds: Sequence[Bound], python: str) -> list[Bound]:
+    """The bounds that surely hold on Linux with this Python."""
+    return [b for b in bounds if (marker_holds(b.marker, python) is True if b.marker else b.is_certain)]
+
+
+# How often two releases are compared before the search gives up.
+_MOST_STEPS = 50_000
+
+
+def choose(domains: Mapping[str, Sequence[str]], python: str) -> dict[str, str]:
+    """The newest release of each library so that all go together by their metadata; empty where none are found.
+
+    The libraries that have fewest releases left come first: a pin decides over an open range.
+    """
+    order = sorted(domains, key=lambda name: len(domains[name]))
+    chosen: list[tuple[str, str]] = []
+    places = [0] * len(order)
+    for _ in range(_MOST_STEPS):
+        at = len(chosen)
+        if at == len(order):
+            return dict(chosen)
+        name = order[at]
+        releases = domains[name]
+        if places[at] < len(releases):
+            candidate = releases[len(releases) - 1 - places[at]]
+            places[at] += 1
+            if not any(_clash(other, release, name, candidate, python) for other, release in chosen):
+                chosen.append((name, candidate))
+        elif chosen:
+            places[at] = 0
+            chosen.pop()
+        else:
+            return {}
+    return {}

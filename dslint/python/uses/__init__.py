@@ -1,0 +1,1 @@
+"""What a module uses of the names of libraries, and under which tests of releases."""

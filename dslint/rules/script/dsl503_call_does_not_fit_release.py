@@ -1,0 +1,142 @@
+"""A call of a library function does not fit its signature in a release in use.
+
+**What.** `prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs=...)`, `deepspeed.initialize(...)`,
+`super().training_step(model, inputs, num_items_in_batch)`: an argument that the function takes no more, or not yet,
+more arguments by position than it has, or a required one that is not given.
+
+**Why it hurts.** `TypeError` on every rank when the call is reached: after the queue, the imports, and often after the
+model was loaded.
+
+**Fix.** Call it as the release in use wants it, or pin a release that takes the call.
+
+**When it stays quiet.** The function takes any keyword (`**kwargs`), or a decorator of it still takes the old name; a
+test of the release, of the signature, or a handler of the `TypeError` stands around the call; the call unpacks
+something that nobody knows; no known release takes the call. Arguments of the Trainers and their configs are told by
+DSL264 and DSL694. For the severity see DSL501.
+
+**Evidence.** The signatures of the libraries by release, read from their wheels (docs/versions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.standing.standing import Standing
+from dslint.model.trainerargs import class_of
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.gonenames import changed, who
+from dslint.rules.librarycalls import LibraryCall, calls_of, refused_in
+from dslint.rules.libraryuses import MARKERS, LibraryUses
+
+META = RuleMeta(
+    code="DSL503",
+    name="call-does-not-fit-release",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="arguments of a library function that the release in use does not take",
+    markers=MARKERS,
+    references=(
+        "https://github.com/huggingface/peft/releases/tag/v0.5.0",
+        "https://github.com/huggingface/accelerate/issues/2564",
+    ),
+    depends_on_run=True,
+    no_experiment="Python refuses the call on each rank by itself",
+)
+_CAUGHT = frozenset({"", "Exception", "BaseException", "TypeError"})
+
+
+_LIGHTNING_TRAINER = ("pytorch_lightning.Trainer", "lightning.Trainer", "lightning.pytorch.Trainer")
+
+
+def of_libraries(view: LibraryUses) -> Iterator[Finding]:
+    """Fire on each call that a release which the project allows refuses."""
+    for call in calls_of(view):
+        if call.caught & _CAUGHT or _is_told(call.dotted):
+            continue
+        standing = view.standing(call.library, call.guards, partial(refused_in, view, call))
+        if standing is not None and standing.change:  # where no release takes the call, something else is meant
+            yield _finding(view, call, standing)
+
+
+def _is_told(dotted: str) -> bool:
+    """The arguments of these classes are another rule's."""
+    return dotted in _LIGHTNING_TRAINER or class_of(dotted) is not None
+
+
+def _finding(view: LibraryUses, call: LibraryCall, standing: Standing) -> Finding:
+    problem = call.problems[standing.release]
+    library = call.library
+    sign = ">=" if standing.came else "<"
+    return view.finding(
+        META,
+        call.node,
+        f"{who(standing)} refuses this call of `{call.short}` {changed(standing)}: `TypeError: {problem}`",
+        hint=f"Call it as that release wants it, or pin `{library}{sign}{standing.change}`",
+        related=standing.allowance.origins,
+        severity=standing.severity,
+        facts={"function": call.dotted, "problem": problem, "release": standing.release},
+    )
+
+
+_KBIT = """\
+from peft import prepare_model_for_kbit_training
+
+
+def prepare(model):
+    return prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+"""
+EXAMPLES = (
+    bad(
+        "An argument that came later",
+        {"requirements.txt": "peft==0.5.0\n", "train.py": _KBIT},
+        "train.py:5 error",
+    ),
+    bad(
+        "Arguments in a dictionary",
+        {
+            "requirements.txt": "peft==0.5.0\n",
+            "train.py": """\
+from peft import prepare_model_for_kbit_training
+
+
+def prepare(model):
+    options = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
+    return prepare_model_for_kbit_training(model, **options)
+""",
+        },
+        "train.py:6 error",
+    ),
+    good("The pinned release takes it", {"requirements.txt": "peft==0.17.1\n", "train.py": _KBIT}),
+    good(
+        "The signature is asked first",
+        {
+            "requirements.txt": "peft==0.5.0\n",
+            "train.py": """\
+import inspect
+
+from peft import prepare_model_for_kbit_training
+
+
+def prepare(model):
+    if "gradient_checkpointing_kwargs" in inspect.signature(prepare_model_for_kbit_training).parameters:
+        return prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+    return prepare_model_for_kbit_training(model)
+""",
+        },
+    ),
+    good(
+        "Any keyword is taken",
+        {
+            "requirements.txt": "peft==0.4.0\n",
+            "train.py": """\
+from peft import PeftModel
+
+
+def load(model, path):
+    return PeftModel.from_pretrained(model, path, autocast_adapter_dtype=False)
+""",
+        },
+    ),
+)

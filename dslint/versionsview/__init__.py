@@ -1,0 +1,1 @@
+"""``dslint versions``: the releases of libraries that a project can run with."""
