@@ -77,14 +77,8 @@ def run(arguments: list[str]) -> int:
     if command == "rule":
         given = rule_parser().parse_args(rest)
         return _explain(given.rules, given.project_rules)
-    if command == "plan":
-        from dslint.planview.command import main as plan
-
-        return plan(plan_parser().parse_args(rest), _start)
-    if command == "versions":
-        from dslint.versionsview.command import main as versions
-
-        return versions(versions_parser().parse_args(rest), _start)
+    if command in ("plan", "versions"):
+        return _view(command, rest)
     if command == "run":
         from dslint.runner.command import main as preflight
 
@@ -114,6 +108,17 @@ def run(arguments: list[str]) -> int:
         return triage(rest)
     with seldom_collected():  # modules are made of objects, too
         return check(check_parser().parse_args(rest))
+
+
+def _view(command: str, rest: list[str]) -> int:
+    """What a project is, seen from one side; nothing of it is judged."""
+    if command == "plan":
+        from dslint.planview.command import main as plan
+
+        return plan(plan_parser().parse_args(rest), _start)
+    from dslint.versionsview.command import main as versions
+
+    return versions(versions_parser().parse_args(rest), _start)
 
 
 def _explain(selectors: Sequence[str], project_rules: bool) -> int:

@@ -1,6 +1,6 @@
-"""**What.** A requirements file (with what it includes by `-r` and `-c`), `pyproject.toml`, `setup.cfg` or `Pipfile` asks
-for releases that cannot be installed together: one requires of another what the file excludes, or two require of a
-third what excludes each other.
+"""**What.** A requirements file (with what it includes by `-r` and `-c`), `pyproject.toml`, `setup.cfg` or `Pipfile`
+asks for releases that cannot be installed together: one requires of another what the file excludes, or two require of
+a third what excludes each other.
 
 **Why it hurts.** pip, uv and poetry stop: `ResolutionImpossible: these package versions have conflicting
 dependencies`. In an image this shows after the build has pulled gigabytes; people then install with `--no-deps`, and

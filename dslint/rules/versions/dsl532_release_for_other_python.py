@@ -85,7 +85,7 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
         is_told = python.origin.path.endswith(".md") or ".github/" in python.origin.path
         yield META.finding(
             bound.origin,
-            f"`{name}{bound.specifier}` does not install on Python {python.version}, which the project names: {_why(allowed)}",
+            f"`{name}{bound.specifier}` does not install on Python {python.version}, which is stated: {_why(allowed)}",
             hint=f"Name a release of `{name}` for Python {python.version}, or another Python",
             related=(python.origin.labelled(f"Python {python.version}"),),
             severity=Severity.WARNING if is_told else None,
