@@ -4661,6 +4661,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL639",
+        name="rest-kept-by-no-sync",
+        kind="script",
+        severity="warning",
+        summary="the optimizer steps on the rest of an epoch, whose gradients `no_sync` keeps on their rank",
+        module="dslint.rules.script.dsl639_rest_kept_by_no_sync",
+        markers=(
+            "\\.no_(?:backward_)?sync\\b",
+            "%",
+            "step\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL640",
         name="sampler-shuffled-by-lightning",
         kind="script",
@@ -4779,8 +4796,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="a checkpoint of the DDP wrapper is loaded into the bare model, whose keys have no `module.`",
         module="dslint.rules.script.dsl647_wrapper_weights_in_bare_model",
         markers=(
-            "DistributedDataParallel|DDP",
-            "load_state_dict",
+            "DataParallel|DDP|\\.prepare\\(",
             "state_dict\\(\\)",
         ),
         fix="none",
