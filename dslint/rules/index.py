@@ -4805,6 +4805,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL648",
+        name="own-count-over-all-items",
+        kind="script",
+        severity="warning",
+        summary="what a rank counts over its share of the samples is divided by the number of all samples",
+        module="dslint.rules.script.dsl648_own_count_over_all_items",
+        markers=(
+            "DistributedSampler|\\.prepare\\(",
+            "len\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL649",
         name="model-parallel-ranks-parted",
         kind="script",
