@@ -11,6 +11,9 @@ from dslint.engine.surroundings import project_root
 from dslint.parse.reading import read_bytes
 from dslint.python.search import ModuleSearch, Question
 
+# More scripts around one are not looked through.
+_MOST_SCRIPTS = 400
+
 
 class ProjectFiles:
     """Access by absolute path, with everything remembered: one object sees one state of the files.
@@ -91,7 +94,31 @@ class ProjectFiles:
         if question[0] == "module":
             _, folder, root, name = question
             return self._search.find(folder, root, name)
+        if question[0] == "scripts":
+            return "\n".join(self._scripts(question[1], question[2]))
         from dslint.engine.cache import digest
 
         raw = self.read(question[1])
         return "" if raw is None else digest(raw)
+
+    def _scripts(self, folder: str, root: str) -> list[str]:
+        """The scripts beside a file: in its folder, in those above it up to the root, and in the folders in these."""
+        found: set[str] = set()
+        top = root.rstrip("/") + "/"
+        while (folder + "/").startswith(top):
+            for name in self._entries(folder):
+                path = f"{folder}/{name}"
+                if name.endswith(".py"):
+                    found.add(path)
+                elif not name.startswith(".") and self.kind(path) == "folder":
+                    found |= {f"{path}/{inner}" for inner in self._entries(path) if inner.endswith(".py")}
+            folder = os.path.dirname(folder)
+        found |= {text for text in self._texts if text.endswith(".py") and text.startswith(top)}
+        return sorted(found)[:_MOST_SCRIPTS]
+
+    @staticmethod
+    def _entries(folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))
+        except OSError:
+            return []

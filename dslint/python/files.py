@@ -26,7 +26,7 @@ class Files(Protocol):
         """Return the bytes of a file; `None` when it is missing."""
 
     def answer(self, question: tuple[str, ...]) -> str:
-        """Return the path of a module, or the digest of a file."""
+        """Return the path of a module, the digest of a file, or the scripts around a folder, one a line."""
 
 
 class Texts:
@@ -60,4 +60,6 @@ class Texts:
         """Return the path of a module, or a text that changes with the bytes of a file."""
         if question[0] == "module":
             return self._search.find(question[1], question[2], question[3])
+        if question[0] == "scripts":
+            return "\n".join(path for path in sorted(self.texts) if path.endswith(".py"))
         return self.texts.get(question[1], "")

@@ -115,6 +115,13 @@ class Program:
             self.noted.asked.add(("file", path))
         return self._loaded(path) if path else None
 
+    def other_scripts(self) -> list[str]:
+        """Return the files around the script that is started which nothing in its run has read."""
+        root = self.files.root(self.main)
+        question = ("scripts", self.main.rpartition("/")[0], root)
+        self.noted.asked.add(question)
+        return [path for path in self.files.answer(question).splitlines() if path not in self._seen]
+
     def modules(self) -> list[Module]:
         """Return the modules that were read for this machine."""
         return [module for path in sorted(self._seen) if (module := self.shared.parsed.get(path)) is not None]

@@ -45,11 +45,11 @@ def dropped_outputs(run: RunQuery, tree: Seq) -> Iterator[Dropped]:
         wrappers = instances(event.receiver) if "ddp-forward" in event.tags else []
         if not wrappers or not all(_waits(run, atom) for atom in wrappers):
             continue
-        scope = _scope(event.module, event.node)
+        scope = scope_of(event.module, event.node)
         for at, name in _unpacked(scope, event.node):
             if not _has_branch(run, wrappers[0], at):
                 continue
-            for module, function, variable in _places(event.module, scope, name, calls):
+            for module, function, variable in places_of(event.module, scope, name, calls):
                 found = _left_out(function, variable)
                 if found is not None:
                     yield Dropped(module, *found, variable, event)
@@ -61,7 +61,7 @@ def _waits(run: RunQuery, atom: Instance) -> bool:
     return made is not None and plain_wrapper(run, made) is not None
 
 
-def _scope(module: Module, node: ast.AST) -> ast.AST:
+def scope_of(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, or the module."""
     found: ast.AST = module.tree
     for function in module.functions:
@@ -81,22 +81,47 @@ def _unpacked(scope: ast.AST, call: ast.AST) -> Iterator[tuple[int, str]]:
 
 def _has_branch(run: RunQuery, wrapper: Instance, at: int) -> bool:
     """Return whether an output comes from a layer that gives this output alone."""
+    return any(branch.place == at for branch in branches(run, wrapper))
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """An output of a model, by its place or key, that comes from a `layer` which gives this output alone."""
+
+    place: int | str
+    layer: str
+    owner: ClassAtom
+
+
+def branches(run: RunQuery, wrapper: Instance) -> list[Branch]:
+    """Return the outputs of a wrapped model that a layer each gives, in the order of its `return`."""
     made = run.makers.get(wrapper)
     models = instances(made.arguments.get("module")) if made is not None else []
     classes = [atom.cls for atom in models if isinstance(atom.cls, ClassAtom)]
-    forwards = [n for c in classes for n in c.node.body if isinstance(n, ast.FunctionDef) and n.name == "forward"]
+    forwards = [(c, n) for c in classes for n in c.node.body if isinstance(n, ast.FunctionDef) and n.name == "forward"]
     if len(forwards) != 1:
-        return False
-    returned = [n.value for n in ast.walk(forwards[0]) if isinstance(n, ast.Return) and n.value is not None]
-    if len(returned) != 1 or not isinstance(returned[0], ast.Tuple) or at >= len(returned[0].elts):
-        return False
-    given: ast.expr = returned[0].elts[at]
-    if isinstance(given, ast.Name):
-        values = assigned(forwards[0], given.id)
-        given = values[0] if len(values) == 1 else given
-    layer = _layer(given)
-    text = ast.unparse(forwards[0])
-    return layer is not None and len(re.findall(rf"\bself\.{layer}\b", text)) == 1
+        return []
+    owner, forward = forwards[0]
+    returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return) and n.value is not None]
+    text = ast.unparse(owner.node)
+    found = []
+    for place, given in _outputs(returned[0]) if len(returned) == 1 else ():
+        if isinstance(given, ast.Name):
+            values = assigned(forward, given.id)
+            given = values[0] if len(values) == 1 else given
+        layer = _layer(given)
+        if layer is not None and len(re.findall(rf"\bself\.{layer}\b(?!\s*=[^=])", text)) == 1:
+            found.append(Branch(place, layer, owner))
+    return found
+
+
+def _outputs(returned: ast.expr) -> Iterator[tuple[int | str, ast.expr]]:
+    if isinstance(returned, ast.Tuple):
+        yield from enumerate(returned.elts)
+    elif isinstance(returned, ast.Dict):
+        for key, value in zip(returned.keys, returned.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
 
 
 def _layer(node: ast.expr) -> str | None:
@@ -108,7 +133,7 @@ def _layer(node: ast.expr) -> str | None:
     return None
 
 
-def _places(module: Module, scope: ast.AST, name: str, calls: list[Call]) -> Iterator[tuple[Module, ast.AST, str]]:
+def places_of(module: Module, scope: ast.AST, name: str, calls: list[Call]) -> Iterator[tuple[Module, ast.AST, str]]:
     """Yield the functions that get an output, each with its name there; the function with the forward first."""
     yield module, scope, name
     inside = {id(node) for node in ast.walk(scope)}
@@ -133,7 +158,7 @@ def _left_out(scope: ast.AST, name: str) -> tuple[ast.If, ast.AST] | None:
         if not _ASKS_DATA.search(ast.unparse(test.test)) and not isinstance(test.test, ast.Name):
             continue
         inside = {id(node) for part in test.body for node in ast.walk(part)}
-        reads = list(_differentiable(scope, name))
+        reads = list(differentiable(scope, name))
         if not reads or any(id(node) not in inside for node in reads):
             continue
         for changed in _changed(test):
@@ -143,7 +168,7 @@ def _left_out(scope: ast.AST, name: str) -> tuple[ast.If, ast.AST] | None:
     return None
 
 
-def _differentiable(scope: ast.AST, name: str) -> Iterator[ast.Name]:
+def differentiable(scope: ast.AST, name: str) -> Iterator[ast.Name]:
     """Yield the reads of an output through which a gradient flows."""
     parents = {id(child): node for node in ast.walk(scope) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(scope):

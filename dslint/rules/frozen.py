@@ -6,9 +6,10 @@ import ast
 from dataclasses import dataclass, field
 
 from dslint.python.events import Alt, Event, Loop, Seq
+from dslint.python.queries.leftout import Frozen
 from dslint.python.values import Instance
 from dslint.rules.plateaus import instances
-from dslint.rules.runs import Happening, happenings_of
+from dslint.rules.runs import Happening, RunQuery, happenings_of
 
 
 @dataclass(slots=True)
@@ -31,10 +32,8 @@ class Freezing:
                 for known_parts in (self.frozen, self.trainable, self.chosen):
                     known_parts.pop(inside, None)
         elif "freezes" in event.tags:
-            value = next((event.arguments[n] for n in ("requires_grad", "mode") if n in event.arguments), None)
-            known = (True,) if value is None else value.constants
-            for owner in self._modules(event):
-                self._note(found, owner, known)
+            for owner in self.modules(event):
+                self._note(found, owner, _freezes(event))
 
     def _note(self, found: Happening, owner: Instance, known: tuple[object, ...] | None) -> None:
         if known not in ((True,), (False,)):
@@ -49,7 +48,8 @@ class Freezing:
             self.trainable[owner] = found.event
             self.frozen.pop(owner, None)
 
-    def _modules(self, event: Event) -> frozenset[Instance]:
+    def modules(self, event: Event) -> frozenset[Instance]:
+        """Return the modules whose parameters an event is about."""
         found: set[Instance] = set()
         for atom in instances(event.receiver):
             found |= self._owners.get(id(atom.node), frozenset((atom,)))
@@ -62,6 +62,12 @@ class Freezing:
             return next(iter([*parts, *(e for owner, e in self.chosen.items() if owner == model)]), None)
         thawed = any(owner in inside and owner != model for owner in self.trainable)
         return self.frozen[model] if thawed or model in self.chosen else None
+
+
+def _freezes(event: Event) -> tuple[object, ...] | None:
+    """Return what parameters are told about gradients; `None` where that is not known."""
+    value = next((event.arguments[n] for n in ("requires_grad", "mode") if n in event.arguments), None)
+    return (True,) if value is None else value.constants
 
 
 def _is_by_name(found: Happening) -> bool:
@@ -86,3 +92,24 @@ def freezing_before(found: Happening) -> Freezing:
             break
         freezing.take(other)
     return freezing
+
+
+def frozen_at(run: RunQuery, wrap: Event) -> Frozen:
+    """Return what is frozen when a model is wrapped; nothing where parameters are chosen by their names."""
+    found = next((f for f in run.occurrences("wraps-model", "trainer-train") if f.event is wrap), None)
+    freezing = freezing_before(found) if found is not None else Freezing()
+    if freezing.chosen or found is None:
+        return Frozen()
+    told = list(run.occurrences("freezes"))
+    owners = Freezing()
+    for other in run.occurrences("parameters"):
+        owners.take(other)
+    known = [f.event for f in told if _freezes(f.event) in ((True,), (False,)) and owners.modules(f.event)]
+    lines = {(e.module.path, number) for e in known for number in _lines(e)}
+    lines -= {(f.event.module.path, number) for f in told if f.event not in known for number in _lines(f.event)}
+    return Frozen(frozenset(freezing.frozen), frozenset(lines))
+
+
+def _lines(event: Event) -> range:
+    first = getattr(event.node, "lineno", 0)
+    return range(first, (getattr(event.node, "end_lineno", None) or first) + 1)

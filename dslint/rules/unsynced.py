@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dslint.python.events import Context, Event, Loop, Node, events
+from dslint.python.events import Call, Context, Event, Loop, Node, events
 from dslint.python.places import ordered
 from dslint.python.queries.turns import Test, Turns
 from dslint.python.values import Atom, Bound, Instance, Value
@@ -35,6 +35,17 @@ def blocks(run: RunQuery) -> Iterator[Block]:
         for loop in loops:
             turns = Turns(run.machine, loop)
             yield Block(context, around, loop, turns, [*turns.tests(around, context), *chosen])
+
+
+def exchanges(run: RunQuery, loop: Loop) -> bool:
+    """Return whether the script itself reduces gradients in the loop."""
+    for found in run.occurrences("collective"):
+        if "reduce" not in found.event.api.rpartition(".")[2] or not any(node is loop for node in found.around):
+            continue
+        nodes: list[Call | Event] = [*found.calls, found.event]
+        if any(".grad" in n.module.text(function_around(n.module, n.node) or n.node) for n in nodes):
+            return True
+    return False
 
 
 def _chosen(run: RunQuery, value: Value, makers: dict[ast.AST, Event]) -> list[Test] | None:

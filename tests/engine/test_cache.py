@@ -206,3 +206,37 @@ def test_a_file_that_only_a_rule_has_read_counts(project: Path) -> None:
         "    return items[dist.get_rank() :: dist.get_world_size()]\n"
     )
     assert dslint("--select", "DSL281").codes == []
+
+
+def test_what_another_script_loads_is_looked_at_again(project: Path) -> None:
+    (project / "train.py").write_text(_SAVES)
+    load = project / "evaluate.py"
+    load.write_text(_LOADS)
+    assert dslint("--select", "DSL647").places == [("train.py:8:12", "DSL647")]
+    load.write_text(_LOADS.replace("state)", 'state["other"])'))
+    assert dslint("--select", "DSL647").codes == []
+    load.unlink()
+    assert dslint("--select", "DSL647").codes == []
+    (project / "tools").mkdir()
+    (project / "tools" / "test.py").write_text(_LOADS)
+    assert dslint("--select", "DSL647").places == [("train.py:8:12", "DSL647")], "a new file is found"
+
+
+_SAVES = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+model(torch.ones(4)).sum().backward()
+torch.save(model.state_dict(), "net.pt")
+"""
+_LOADS = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 4)
+state = torch.load("net.pt")
+model.load_state_dict(state)
+"""

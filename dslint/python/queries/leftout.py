@@ -13,6 +13,7 @@ from dslint.python.events import Alt, Call, Event, Lost, Seq, events, walk
 from dslint.python.machine import Machine
 from dslint.python.queries.counted import Counted
 from dslint.python.queries.skipped import is_frozen
+from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function, Instance
 
 # With these a class reaches its layers by other ways than `self.x`.
@@ -23,8 +24,12 @@ _FREEZES = re.compile(
     r"requires_grad_\(|requires_grad\s*=[^=]|[\"']requires_grad[\"']|_ddp_params_and_buffers_to_ignore"
 )
 _NOTHING = re.compile(r"(?<![\w.])0(?:\.0*)?\s*\*|\*\s*0(?:\.0*)?(?![\w.])")
-# A loop over all parameters may add each of them to the loss; one that counts them does not.
+# Makes trainable, or asks.
+_THAWS = re.compile(r"requires_grad\s*=\s*True|requires_grad_\((?:True)?\)|requires_grad=True")
+# A loop over all parameters may add each of them to the loss; one that counts or freezes them does not.
 _LOOPS = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*parameters\(\)[^\n]*(?:\n[^\n]*)?")
+# The list for an optimizer of those that are trained.
+_PICKS = re.compile(r"[\[(]\s*(\w+)\s+for\s+\1\s+in\b[^\n]*parameters\(\)\s+if\s+\1\.requires_grad\s*[\])]")
 # Arguments with which a layer may have no parameters.
 _BARE = frozenset({"affine", "elementwise_affine"})
 
@@ -54,11 +59,22 @@ class LeftOut:
     often: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What is known to be frozen: modules as a whole, and the lines (path and number) where that stands."""
+
+    modules: frozenset[Instance] = frozenset()
+    lines: frozenset[tuple[str, int]] = frozenset()
+
+
 class LeftOuts:
     """The layers that the forward passes of one wrapper leave out."""
 
-    def __init__(self, m: Machine, tree: Seq, wrapper: Event, made: Instance | None) -> None:
+    def __init__(
+        self, m: Machine, tree: Seq, wrapper: Event, made: Instance | None, frozen: Frozen | None = None
+    ) -> None:
         """Look at the forward passes of the wrapper `made`; without one, `wrapper` runs the steps of its model."""
+        self._frozen = frozen or Frozen()
         self._wrapper = wrapper
         self._m = m
         self._tree = tree
@@ -72,7 +88,9 @@ class LeftOuts:
         bodies = [body for call in calls for body in self._calls.get(id(call.node), ())]
         if not calls or any(id(call.node) not in self._calls for call in calls):
             return
-        if any(isinstance(node, Lost) for body in bodies for node in walk(body)) or is_excused(self._m):
+        if any(isinstance(node, Lost) for body in bodies for node in walk(body)):
+            return
+        if is_excused(self._m, self._frozen.lines):
             return
         for layer in self._layers():
             found = self._judge(layer, calls[0], bodies)
@@ -94,6 +112,12 @@ class LeftOuts:
                 found.setdefault(id(node.node), []).append(node)
         return found
 
+    def layer(self, owner: ClassAtom, name: str) -> Layer | None:
+        """Return a layer that certainly has parameters, unless something may give it a gradient in another way."""
+        if is_excused(self._m, self._frozen.lines):
+            return None
+        return next((layer for layer in self._layers() if layer.owner is owner and layer.name == name), None)
+
     # -- the layers ---------------------------------------------------------------------------------------------
 
     def _layers(self) -> list[Layer]:
@@ -112,8 +136,23 @@ class LeftOuts:
     def _of_class(self, owner: ClassAtom) -> Iterator[Layer]:
         for field, value in _fields(owner.node):
             atoms = [atom for atom in self._modules if atom.node is value]
-            if atoms and all(self._holds(atom) for atom in atoms):
+            if atoms and all(self._holds(atom) and atom not in self._without_gradient for atom in atoms):
                 yield Layer(field, value, owner)
+
+    @cached_property
+    def _without_gradient(self) -> set[Instance]:
+        """Return the modules that are frozen, with all that is made in them."""
+        found: set[Instance] = set()
+        pending = list(self._frozen.modules & self._modules)
+        while pending:
+            atom = pending.pop()
+            if atom in found:
+                continue
+            found.add(atom)
+            places = [atom.node, *([atom.cls.node] if isinstance(atom.cls, ClassAtom) else ())]
+            inside = {id(node) for place in places for node in ast.walk(place)}
+            pending += [other for other in self._modules if id(other.node) in inside]
+        return found
 
     def _holds(self, atom: Instance) -> bool:
         """Return whether a module certainly has parameters."""
@@ -190,12 +229,26 @@ def _is_step(call: Call) -> bool:
     return isinstance(call.function, Function) and getattr(call.function.node, "name", "") == "training_step"
 
 
-def is_excused(m: Machine) -> bool:
-    """Return whether some module freezes layers, or adds all parameters or nothing times something to a loss."""
-    texts = [module.code for module in m.program.modules()]
-    if any("numel" not in line for text in texts for line in _LOOPS.findall(text)):
+def is_excused(m: Machine, known: frozenset[tuple[str, int]] = frozenset()) -> bool:
+    """Return whether some module freezes layers, or adds all parameters or nothing times something to a loss.
+
+    What is frozen at the `known` lines (path and number) is looked at by who asks.
+    """
+    return any(_is_excused(module, known) for module in m.program.modules())
+
+
+def _is_excused(module: Module, known: frozenset[tuple[str, int]]) -> bool:
+    text = module.code
+    loops = _LOOPS.findall(_PICKS.sub("", text))
+    if any("numel" not in line and not _FREEZES.search(line) for line in loops):
         return True
-    return any(_FREEZES.search(text) or _NOTHING.search(text) for text in texts)
+    if _NOTHING.search(text):
+        return True
+    for found in _FREEZES.finditer(text):
+        is_known = (module.path, text.count("\n", 0, found.start()) + 1) in known
+        if not is_known and not (known and _THAWS.match(text, found.start())):
+            return True
+    return False
 
 
 def _is_in_arm(node: ast.If | ast.IfExp, use: ast.AST) -> bool:

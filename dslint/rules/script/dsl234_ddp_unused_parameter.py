@@ -2,7 +2,8 @@
 
 **What.** A model of the project is wrapped in `DistributedDataParallel` without `find_unused_parameters=True`, and has
 a layer that no method uses, one that `forward` uses only under a condition that the training calls never meet (`if
-images is not None:`, and no images are passed), or one that some steps use and others do not (`epoch < warmup`).
+images is not None:`, and no images are passed), one that some steps use and others do not (`epoch < warmup`), or one
+that gives an output of the model which no step reads (`logits, _ = model(x)`).
 
 **Why it hurts.** DDP waits for the gradient of every parameter before a step is done. A parameter that got none makes
 the *next* forward raise `RuntimeError: Expected to have finished reduction in the prior iteration`. Where only some
@@ -13,7 +14,8 @@ wrapper, the same script runs.
 each step to find such parameters.
 
 **When it stays quiet.** `find_unused_parameters=True` and `static_graph=True`; layers that code outside of the methods
-of the model touches by name; projects that freeze parameters, loop over them, or add something times zero to a loss;
+of the model touches by name; what is frozen, and projects that freeze by names or in ways that cannot be followed,
+loop over parameters, or add something times zero to a loss;
 classes that look at their layers in bulk (`getattr`, `named_modules()`), or with library bases other than `nn.Module`;
 layers made in a branch; conditions that nobody knows; forward passes under `no_grad`.
 
@@ -26,12 +28,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event, events
-from dslint.python.queries.leftout import LeftOut, LeftOuts
+from dslint.python.events import Event, Seq, events
+from dslint.python.queries.leftout import Layer, LeftOut, LeftOuts
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddps import plain_wrapper
+from dslint.rules.frozen import frozen_at
 from dslint.rules.lightnings import waits_for_all_gradients
 from dslint.rules.runs import RunQuery
+from dslint.rules.unreadoutputs import Unread, unread_outputs
 
 META = RuleMeta(
     code="DSL234",
@@ -64,10 +69,39 @@ def query(run: RunQuery) -> Iterator[Finding]:
             trains = made is not None or waits_for_all_gradients(run, event)
             if not trains or again or id(event.node) in seen:
                 continue
-            found = next(LeftOuts(run.machine, tree, event, made).find(), None)
-            if found is not None:
+            layers = LeftOuts(run.machine, tree, event, made, frozen_at(run, event))
+            found = next(layers.find(), None)
+            unread = _unread(run, tree, layers, made) if found is None and made is not None else None
+            if found is not None or unread is not None:
                 seen.add(id(event.node))
-                yield _finding(run, event, found)
+                yield _finding(run, event, found) if found is not None else _of_output(run, event, unread)
+
+
+def _unread(run: RunQuery, tree: Seq, layers: LeftOuts, made: Instance) -> tuple[Layer, Unread] | None:
+    """Return the first layer whose output no training step reads."""
+    for unread in unread_outputs(run, tree, made):
+        layer = layers.layer(unread.branch.owner, unread.branch.layer)
+        if layer is not None:
+            return layer, unread
+    return None
+
+
+def _of_output(run: RunQuery, wrap: Event, found: tuple[Layer, Unread] | None) -> Finding:
+    assert found is not None
+    layer, unread = found
+    place = f"`{unread.branch.place}`" if isinstance(unread.branch.place, str) else f"number {unread.branch.place}"
+    return run.finding(
+        META,
+        wrap.module,
+        wrap.node,
+        f"no step reads output {place} of the DDP model: `{layer.name}` gets no gradient, and the next forward raises",
+        hint="Delete or freeze the layer, use its output, or pass `find_unused_parameters=True`",
+        related=(
+            run.location(layer.owner.module, layer.made, "the layer is made here"),
+            run.location(unread.forward.module, unread.forward.node, "the output is not read"),
+        ),
+        facts={"layer": layer.name, "conditional": False},
+    )
 
 
 def _finding(run: RunQuery, wrap: Event, found: LeftOut) -> Finding:
@@ -167,7 +201,84 @@ def main(loader):
 main([])
 """
 
+_DETECTOR = """\
+import copy
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        self.box = nn.Linear(8, 4)
+        self.score = nn.Linear(8, 1)
+
+    def forward(self, x):
+        hidden = self.stem(x)
+        return {"box": self.box(hidden), "score": self.score(hidden)}
+
+
+def box_loss(out, target):
+    return (out["box"] - target).abs().mean()
+
+
+def train(loader, device, lr):
+    net = Detector().to(device)
+    teacher = copy.deepcopy(net)
+    teacher.requires_grad_(False)
+    for parameter in net.%s.parameters():
+        parameter.requires_grad = False
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr)
+    for x, y in loader:
+        out = model(x)
+        loss = box_loss(out, y)%s
+        loss.backward()
+        optimizer.step()
+"""
+_PAIR = """\
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 2)
+        self.spread = nn.Linear(8, 2)
+        self.decoder = nn.Linear(2, 8)
+
+    def forward(self, x):
+        spread = self.spread(x)
+        return self.decoder(self.encoder(x)), spread
+
+
+def train(loader, device, lr):
+    model = DistributedDataParallel(Coder().to(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    for x in loader:
+        again, spread = model(x)
+        loss = (again - x).square().mean()%s
+        print(spread.detach().mean())
+        loss.backward()
+        optimizer.step()
+"""
+
 EXAMPLES = (
+    bad("an output that no step reads", {"train.py": _DETECTOR % ("stem", "")}, at="train.py:30 warning"),
+    bad("an output that is only printed", {"train.py": _PAIR % ""}, at="train.py:19 warning"),
+    good(
+        "every output is read, or its layer is frozen",
+        {
+            "read.py": _DETECTOR % ("stem", ' + out["score"].mean()'),
+            "frozen.py": _DETECTOR % ("score", ""),
+            "pair.py": _PAIR % " + spread.mean()",
+        },
+    ),
     bad("in Lightning", {"train.py": _LIGHTNING % ("self.body(x)", "ddp")}, at="train.py:22"),
     good(
         "Lightning, every layer is used, or it looks for them",

@@ -25,13 +25,12 @@ from collections.abc import Iterator, Sequence
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Location
-from dslint.python.events import Call, Event, Loop, Node
+from dslint.python.events import Call, Loop, Node
 from dslint.python.places import ordered
 from dslint.python.queries.turns import Test
 from dslint.python.values import Instance
 from dslint.rules import unsynced
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -55,24 +54,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for block in unsynced.blocks(run) if steps else ():
         asked = _asked(block)
-        if asked is None or id(asked.node) in seen or _exchanges(run, block.loop):
+        if asked is None or id(asked.node) in seen or unsynced.exchanges(run, block.loop):
             continue
         mine = (step for step in steps if any(node is block.loop for node in step.around))
         finding = next((f for f in (_judged(run, block, step, asked) for step in mine) if f is not None), None)
         if finding is not None:
             seen.add(id(asked.node))
             yield finding
-
-
-def _exchanges(run: RunQuery, loop: Loop) -> bool:
-    """Return whether the script itself reduces gradients in the loop."""
-    for found in run.occurrences("collective"):
-        if "reduce" not in found.event.api.rpartition(".")[2] or not any(node is loop for node in found.around):
-            continue
-        nodes: list[Call | Event] = [*found.calls, found.event]
-        if any(".grad" in n.module.text(function_around(n.module, n.node) or n.node) for n in nodes):
-            return True
-    return False
 
 
 def _asked(block: unsynced.Block) -> Test | None:
@@ -308,7 +296,10 @@ EXAMPLES = (
         "left where the optimizer steps, and on the last batch",
         {
             "train.py": _TRAIN
-            % ("(step + 1) % args.accumulation != 0", f"{_STEPS} or step + 1 == len(loader)")
+            % (
+                "(step + 1) % args.accumulation != 0 and step + 1 != len(loader)",
+                f"{_STEPS} or step + 1 == len(loader)",
+            )
         },
     ),
     good("exchanged on every micro batch that may step", {"train.py": _TRAIN % ("step % 4 not in (0, 3)", _STEPS)}),

@@ -22,6 +22,7 @@ first; a script without CUDA; each process sees one GPU only (`CUDA_VISIBLE_DEVI
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -45,6 +46,9 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+# Where something else is loaded says nothing of what is saved.
+_ELSEWHERE = re.compile(r"map_location\s*=\s*(?:torch\.device\()?[\"']cpu[\"']")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -80,7 +84,7 @@ def _has_cuda(run: RunQuery) -> bool:
 def _is_of_gpu(save: Event) -> bool:
     """State is saved, and nothing around says that it goes through the CPU."""
     around = save.module.text(_function_of(save.module, save.node)).lower()
-    return "state_dict" in around and "cpu" not in around
+    return "state_dict" in around and "cpu" not in _ELSEWHERE.sub("", around)
 
 
 def _is_written_by(load: Event, save: Event) -> bool:

@@ -1,19 +1,21 @@
-"""A DDP model with batch normalisation runs twice before one backward pass.
+"""A DDP model whose backward pass needs its buffers runs twice before it: batch normalisation, or buffers of its own.
 
 **What.** `loss = criterion(model(real), model(fake))`, or a forward pass in a loop over crops or views, and one
-`backward()` (or `torch.autograd.grad`) after them, with a `DistributedDataParallel` model that holds `BatchNorm` layers
-(a ResNet of torchvision, too) and broadcasts its buffers (the default). The usual case is the discriminator of a GAN.
+`backward()` (or `torch.autograd.grad`) after them, with a `DistributedDataParallel` model that broadcasts its buffers
+(the default). It holds `BatchNorm` layers (a ResNet of torchvision, too), or buffers that `forward` multiplies with or
+looks up (`register_buffer("kernel", ...)` and a convolution with it). The usual case is the discriminator of a GAN.
 
-**Why it hurts.** Each forward pass of DDP first copies the running mean and variance of rank 0 over those of this
-rank. Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the variables
-needed for gradient computation has been modified by an inplace operation". In one process the same code works.
-Releases of torch from 2026 on no longer count the copy as a change, and compute with what is left.
+**Why it hurts.** Each forward pass of DDP first copies the buffers of rank 0 (the running mean and variance) over those
+of this rank. Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the
+variables needed for gradient computation has been modified by an inplace operation". In one process the same code
+works. Releases of torch from 2026 on no longer count the copy as a change, and compute with what is left.
 
 **Fix.** Join the inputs and run the model once, pass `broadcast_buffers=False`, or convert the layers with
 `nn.SyncBatchNorm.convert_sync_batchnorm`.
 
 **When it stays quiet.** A backward pass between the two; a forward pass under `no_grad`; `autograd.grad` that keeps the
-graph; `broadcast_buffers=False`; synchronised layers; models whose layers cannot be read.
+graph; `broadcast_buffers=False`; synchronised layers; models whose layers cannot be read; buffers that are only added
+or compared, which autograd does not keep.
 
 **Evidence.** Reports on torch 1.1 to 2.10 (pytorch/pytorch issues 22095, 65907, 110363, 175024); pull request 175851
 makes `_sync_buffers` keep the version counters. torch 2.13 on two gloo ranks trains.
@@ -27,8 +29,9 @@ from dataclasses import dataclass, field
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, Loop, Node, Try, children, events
 from dslint.python.queries.skipped import is_frozen
-from dslint.python.values import Instance
+from dslint.python.values import ClassAtom, Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ownbuffers import kept_buffers
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
@@ -37,7 +40,7 @@ META = RuleMeta(
     name="buffers-sent-between-forwards",
     kind="script",
     severity=Severity.WARNING,
-    summary="a DDP model with batch normalisation runs twice before one backward pass, which then raises",
+    summary="a DDP model that sends its buffers runs twice before one backward pass, which then raises",
     markers=(r"torch|DDP|backward|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
@@ -49,6 +52,8 @@ META = RuleMeta(
 )
 _NORM = ("torch.nn.BatchNorm1d", "torch.nn.BatchNorm2d", "torch.nn.BatchNorm3d")
 _Pair = tuple[Event, Event]
+_Wrapper = tuple[Event, str]  # the call that wraps, and what it sends, in words
+_STATISTICS = "the statistics of its batch normalisation"
 
 
 @dataclass(slots=True)
@@ -56,7 +61,7 @@ class _Passes:
     """Reads a tree in its order: which wrappers have run since the last backward pass."""
 
     run: RunQuery
-    wrappers: dict[Instance, Event]
+    wrappers: dict[Instance, _Wrapper]
     before: dict[Instance, Event] = field(default_factory=dict)
     twice: dict[Instance, _Pair] = field(default_factory=dict)
     found: list[tuple[Event, _Pair]] = field(default_factory=list)
@@ -130,8 +135,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 yield _finding(run, backward, first, second, wrappers)
 
 
-def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, Event]]:
-    """Yield the wrappers that send the statistics of batch normalisation, with the call that made them."""
+def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, _Wrapper]]:
+    """Yield the wrappers that send buffers which a backward pass needs, with the call that made them."""
     synced = {a for e in tree if "converts-sync-batch-norm" in e.tags for a in instances(e.arguments.get("module"))}
     for event in tree:
         made = event.result.single if event.result is not None else None
@@ -139,9 +144,15 @@ def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, Even
             continue
         is_ddp = isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
         sends = event.arguments.get("broadcast_buffers")
-        is_sent = is_ddp and (sends is None or sends.constants == (True,)) and not synced & event.modules
-        if is_sent and any(_keeps_statistics(run, atom) for atom in event.modules):
-            yield made, event
+        if not is_ddp or (sends is not None and sends.constants != (True,)):
+            continue
+        if not synced & event.modules and any(_keeps_statistics(run, atom) for atom in event.modules):
+            yield made, (event, _STATISTICS)
+            continue
+        classes = {atom.cls for atom in event.modules if isinstance(atom.cls, ClassAtom)}
+        kept = sorted(name for cls in classes for name in kept_buffers(cls.node))
+        if kept:
+            yield made, (event, f"its buffer `{kept[0]}`")
 
 
 def _keeps_statistics(run: RunQuery, atom: Instance) -> bool:
@@ -152,14 +163,16 @@ def _keeps_statistics(run: RunQuery, atom: Instance) -> bool:
     return made is not None and "has-batch-norm" in made.tags and not made.open and "norm_layer" not in made.arguments
 
 
-def _finding(run: RunQuery, backward: Event, first: Event, second: Event, wrappers: dict[Instance, Event]) -> Finding:
-    wrap = next(wrappers[atom] for atom in instances(second.receiver) if atom in wrappers)
+def _finding(
+    run: RunQuery, backward: Event, first: Event, second: Event, wrappers: dict[Instance, _Wrapper]
+) -> Finding:
+    wrap, what = next(wrappers[atom] for atom in instances(second.receiver) if atom in wrappers)
     other = () if first is second else (run.location(first.module, first.node, "the first forward pass"),)
     return run.finding(
         META,
         second.module,
         second.node,
-        "The model runs again before the backward pass: DDP overwrites the statistics of its batch normalisation",
+        f"The model runs again before the backward pass, which then raises: DDP overwrites {what}",
         hint="Join the inputs and run the model once, or wrap it with `broadcast_buffers=False`",
         related=(
             *other,
@@ -242,6 +255,28 @@ for images, attacked, labels in torch.load("batches.pt"):
     optimizer.step()
 """
 _OTHER = _RESNET.replace("50()", "50(norm_layer=own)") % "nn.Linear(2048, 1)"
+_KERNEL = """\
+import torch
+from torch import nn
+
+
+class Blur(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.ones(8, 1, 3, 3) / 9)
+
+    def forward(self, x):
+        return %s
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(1, 8, 3), Blur(), nn.Conv2d(8, 1, 3))
+
+    def forward(self, x):
+        return self.net(x)
+"""
 _CLASS = """\
 import torch
 import torch.distributed as dist
@@ -274,6 +309,11 @@ for real, fake in torch.load("batches.pt"):
 """
 
 EXAMPLES = (
+    bad("a buffer of the project", {
+        "train.py": _TRAIN % ("Critic()", "", _TWICE),
+        "model.py": _KERNEL % "nn.functional.conv2d(x, self.kernel, groups=8)"}, at="train.py:14 warning"),
+    good("a buffer that is added", {
+        "train.py": _TRAIN % ("Critic()", "", _TWICE), "model.py": _KERNEL % "x + self.kernel.mean()"}),
     bad("real and generated", {"train.py": _TRAIN % ("Critic()", "", _TWICE), "model.py": _MODEL}, at="train.py:14"),
     bad("one view after the other", {"train.py": _TRAIN % ("Critic()", "", _VIEWS), "model.py": _MODEL}, "train.py:16"),
     bad("through a method", {"train.py": _CLASS, "model.py": _MODEL}, at="train.py:16 warning"),

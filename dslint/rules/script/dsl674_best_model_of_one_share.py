@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
 from dslint.python.varies import DATA, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.dividedloaders import divided_loaders
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -40,14 +40,13 @@ META = RuleMeta(
     references=("https://github.com/pytorch/pytorch/issues/77562",),
     depends_on_run=True,
 )
-_SAMPLER = "torch.utils.data.DistributedSampler"
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each comparison of a number of one share by which rank 0 saves."""
     if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
         return
-    divided = _divided(run)
+    divided = divided_loaders(run)
     is_all = all(id(found.event.node) in divided for found in run.happenings("makes-loader"))
     seen: set[int] = set()
     for found in run.happenings("saves", "state-dict"):
@@ -56,21 +55,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         seen.add(id(test.node))
         yield _finding(run, test, found.event, divided)
-
-
-def _divided(run: RunQuery) -> dict[int, Event]:
-    """Return what makes or prepares loaders that give each rank a share, by its node."""
-    found: dict[int, Event] = {}
-    for made in run.happenings("makes-loader"):
-        samplers = instances(made.event.arguments.get("sampler"))
-        if samplers and all(run.machine.libraries.is_class(str(atom.cls), _SAMPLER) for atom in samplers):
-            found[id(made.event.node)] = made.event
-    loaders = {atom: f.event for f in run.happenings("makes-loader") for atom in instances(f.event.result)}
-    for prepared in run.happenings("prepares"):
-        for atom in (a for value in prepared.event.arguments.values() for a in instances(value)):
-            if atom in loaders:
-                found[id(loaders[atom].node)] = found[id(prepared.event.node)] = prepared.event
-    return found
 
 
 def _is_of_main(run: RunQuery, event: Event) -> bool:

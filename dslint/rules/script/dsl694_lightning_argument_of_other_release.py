@@ -1,7 +1,8 @@
 """Lightning's Trainer is given an argument, or the name of a strategy, that the release in use refuses.
 
 **What.** `Trainer(gpus=8, accelerator="ddp")`, `distributed_backend=`, `num_processes=`, `replace_sampler_ddp=`,
-`amp_backend=` and the like under a release that has removed them, or `strategy=` under one before 1.5.
+`amp_backend=` and the like under a release that has removed them, also by `**options` that the file writes out;
+`Trainer.from_argparse_args(args)` from 2.0 on; or `strategy=` under a release before 1.5.
 
 **Why it hurts.** `TypeError: Trainer.__init__() got an unexpected keyword argument 'gpus'` on every rank, after the
 queue, the imports and the data. With `accelerator="ddp"` it is `You selected an invalid accelerator name`, since 1.7.
@@ -31,6 +32,8 @@ from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.versions.resolve import covers, holds_between
 from dslint.python.events import Event
+from dslint.python.names import Names
+from dslint.python.passed import passed
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import trainers
 from dslint.rules.runs import RunQuery
@@ -42,6 +45,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="an argument of Lightning's Trainer that the release in use does not take",
     markers=(r"lightning", r"Trainer"),
+    alone=(r"lightning", r"Trainer\.(?:add|from)_argparse_args"),
     references=(
         "https://github.com/Lightning-AI/pytorch-lightning/issues/19499",
         "https://lightning.ai/docs/pytorch/stable/upgrade/migration_guide.html",
@@ -54,6 +58,10 @@ _ASKS = re.compile(r"__version__|TypeError|_GREATER_EQUAL|RequirementCache|compa
 # Strategies by the name of an accelerator: deprecated in 1.5, refused from 1.7 on.
 _AS_ACCELERATOR = re.compile(r"ddp|dp$|horovod$|deepspeed|fully_sharded")
 _AS_ACCELERATOR_UNTIL = "1.7.0"
+_TRAINER = re.compile(r"(?:pytorch_lightning|lightning)\b.*\.Trainer")
+# Class methods for command lines, which 2.0 removed.
+_ARGPARSE = frozenset({"add_argparse_args", "from_argparse_args", "parse_argparser", "match_env_arguments"})
+_WITHOUT_ARGPARSE = "2.0.0"
 _INSTEAD = {
     "gpus": "`devices`",
     "num_gpus": "`devices`",
@@ -83,7 +91,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for event in trainers(run):
         if event.may or event.api != "lightning.Trainer" or event.module.search(_ASKS):
             continue
-        given = [(name, names[name], f"`{name}`") for name in _written(event) if name in names]
+        written = _written(event)
+        given = [(name, names[name], f"`{name}`") for name in written if name in names]
         value = event.arguments.get("accelerator")
         word = value.constants[0] if value is not None and value.constants and len(value.constants) == 1 else None
         if isinstance(word, str) and _AS_ACCELERATOR.match(word):
@@ -93,12 +102,37 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if severity is not None:
                 yield _finding(run, event, (name, shown), span, version, severity)
                 break
+    yield from _argparse(run, version)
+
+
+def _argparse(run: RunQuery, version: VersionFact) -> Iterator[Finding]:
+    """Fire on the first function of the Trainer for `argparse` in each file, where the release has none any more."""
+    severity = _severity([_data()["releases"][0], _WITHOUT_ARGPARSE], version)
+    for module in run.machine.program.modules() if severity is not None else ():
+        calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Attribute) and n.attr in _ARGPARSE)
+        call = next((n for n in calls if _TRAINER.fullmatch(module.path_of(n.value))), None)
+        if call is None or module.search(_ASKS):
+            continue
+        who = f" ({version_named(version, _LIBRARY)} is in use)" if version.is_known else ""
+        yield run.finding(
+            META,
+            module,
+            call,
+            f"lightning {_WITHOUT_ARGPARSE} removed `Trainer.{call.attr}`{who}: an `AttributeError` on every rank",
+            hint="Pass the options to `Trainer(...)`, or use `LightningCLI`",
+            related=version_origin(version, _LIBRARY),
+            severity=severity,
+            facts={"argument": call.attr},
+        )
 
 
 def _written(event: Event) -> dict[str, ast.expr]:
-    """Return the arguments that a call names, also those that the newest release does not know."""
-    keywords = event.node.keywords if isinstance(event.node, ast.Call) else []
-    return {keyword.arg: keyword.value for keyword in keywords if keyword.arg is not None}
+    """Return the arguments that a call names, also by a dictionary that the module writes out."""
+    if not isinstance(event.node, ast.Call):
+        return {}
+    named = {keyword.arg: keyword.value for keyword in event.node.keywords if keyword.arg is not None}
+    is_open = any(keyword.arg is None for keyword in event.node.keywords)
+    return {**passed(Names(event.module.tree), event.node).named, **named} if is_open else named
 
 
 def _severity(span: list[str], version: VersionFact) -> Severity | None:
@@ -158,6 +192,20 @@ EXAMPLES = (
     bad("a strategy as accelerator", _project('devices=8, accelerator="ddp"', "==1.8.0"), "train.py:5 warning"),
     bad("nobody says which", _project("gpus=8"), "train.py:5 info"),
     bad("a new name under an old release", _project('gpus=8, strategy="ddp"', "==1.4.2"), "train.py:5 warning"),
+    bad(
+        "by a dictionary",
+        _project("**options", "==2.2.0", "options = dict(gpus=8, precision=16)\n\n"),
+        "train.py:1 warning",
+    ),
+    bad(
+        "functions for argparse",
+        {
+            "train.py": _TRAIN.replace("pl.Trainer(max_epochs=3, %s)", "pl.Trainer.from_argparse_args(args())")
+            + "\n\ndef args():\n    return None\n",
+            "requirements.txt": "lightning==2.1.0\n",
+        },
+        "train.py:5 warning",
+    ),
     good("the release that takes them", _project(_OLD, "==1.6.5")),
     good("new names", _project('devices=8, accelerator="gpu", strategy="ddp"', "==2.2.0")),
     good("a range that ends before", _project("gpus=8", ">=1.5,<2.0")),
