@@ -35,6 +35,11 @@ def srun_says_tasks(command: LaunchCommand) -> bool:
     return any(flag.name in names for flag in _srun_flags(command))
 
 
+def on_a_part(command: LaunchCommand) -> bool:
+    """The step runs on one part of a heterogeneous job, or beside other programs: the directives may be of others."""
+    return any(flag.name in ("--het_group", "--pack_group") for flag in _srun_flags(command))
+
+
 def gpus_per_node(command: LaunchCommand) -> Fact[int]:
     """The GPUs that the step, else the job, has on each node: ``--gpus-per-node``, ``--gres=gpu:8``, or a task's."""
     step: Fact[int] = absent()
@@ -48,7 +53,7 @@ def gpus_per_node(command: LaunchCommand) -> Fact[int]:
             own = _count(flag)
             alone = own.is_known and tasks.get_or(0) == 1
             step = own if alone else unknown("the GPUs of each task", flag.location)
-    if not step.is_absent:
+    if not step.is_absent or on_a_part(command):
         return step
     job = env_count(command.env, "SBATCH_GPUS_PER_NODE") if "SBATCH_GPUS_PER_NODE" in command.env else absent()
     if not job.is_absent:

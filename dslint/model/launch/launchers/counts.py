@@ -121,14 +121,19 @@ def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
 
 
 def slurm_tasks(parsed: Parsed, env: Mapping[str, Fact[str]]) -> World:
-    """Tasks of ``srun``: its own options, else the ``#SBATCH`` directives of the file."""
+    """Tasks of ``srun``: its own options, else the ``#SBATCH`` directives of the file.
+
+    On one part of a heterogeneous job (``--het-group``) the directives of another may count.
+    """
+    is_part = last(parsed.flags, "--het_group", "--pack_group") is not None
+    env = {} if is_part else env
     nodes = flag_count(parsed.flags, "-N", "--nodes").or_else(env_count(env, "SBATCH_NODES"))
     own_total = flag_count(parsed.flags, "-n", "--ntasks")
     per_node = flag_count(parsed.flags, "--ntasks_per_node", "--tasks_per_node")
     if own_total.is_absent:
         per_node = per_node.or_else(env_count(env, "SBATCH_NTASKS_PER_NODE"))
     total = own_total.or_else(env_count(env, "SBATCH_NTASKS")) if per_node.is_absent else own_total
-    if parsed.open or last(parsed.flags, "--ntasks_per_gpu", "--ntasks_per_core") is not None:
+    if is_part or parsed.open or last(parsed.flags, "--ntasks_per_gpu", "--ntasks_per_core") is not None:
         nodes, per_node, total = closed(nodes, True), closed(per_node, True), closed(total, True)
     if total.is_absent:
         # One task a node unless somebody says otherwise.
