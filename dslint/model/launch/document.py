@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.launch.commandlines import Outer
+from dslint.model.launch.commandlines import IMAGE_DECIDES, Outer
 from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.shell.flow.choices import Flow
@@ -106,7 +106,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
         shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
         shell.written = snippet.written
         reader = TextReader(False, locator(workspace), (source.path,), programs=_programs(source, workspace))
-        commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
+        commands = reader.script(shell, snippet.scope(), Outer(), snippet.machine, 0)
         is_rewritten = snippet.anchor is not None or kind in _REWRITTEN
         # Rules about the text itself look at text that stands in the file as the shell reads it.
         shown = parse_shell(source, "", snippet.base) if is_rewritten else shell
@@ -170,7 +170,12 @@ def _found_at_start(path: str, scope: Scope, workspace: Workspace) -> SourceFile
 
 
 def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> SourceFile | None:
-    """The one file that ``source PATH`` can mean, wherever in the project the script is started."""
+    """The one file that ``source PATH`` can mean, wherever in the project the script is started.
+
+    In an image of which the project is a part the path may begin with any folder.
+    """
+    if scope.cwd.is_unknown and scope.cwd.reason == IMAGE_DECIDES and path and not path.startswith("~"):
+        return _in_image(path, script, workspace)
     if not path or path.startswith(("/", "~")) or scope.cwd.is_unknown:
         return None
     folders = workspace.bases(script)
@@ -179,3 +184,18 @@ def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> Sour
     found = {workspace.normal(posixpath.join(f, path)) for f in folders}
     files = [name for name in sorted(found) if workspace.is_file(name)]
     return workspace.read(files[0]) if len(files) == 1 else None
+
+
+def _in_image(path: str, script: str, workspace: Workspace) -> SourceFile | None:
+    """The script of the project that a path in an image means: the longest end of it that is one file here."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    for begin in range(len(parts)):
+        tail = "/".join(parts[begin:])
+        found = {
+            name
+            for f in workspace.bases(script)
+            if workspace.is_file(name := workspace.normal(posixpath.join(f, tail)))
+        }
+        if found:
+            return workspace.read(next(iter(found))) if len(found) == 1 else None
+    return None

@@ -7,10 +7,12 @@ import re
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.launch.launchers.base import Parsed, World, env_count
-from dslint.model.launch.launchers.counts import slurm_tasks
+from dslint.model.launch.launchers.counts import MACHINE_GPUS, slurm_tasks
 
 # They start the processes of a node themselves: one of them on each node is enough.
 PER_NODE = ("torchrun", "deepspeed", "accelerate")
+# What PBS and LSF give a node.
+_OTHER_QUEUES = ("PBSJOB_GPUS_PER_NODE", "BSUB_GPUS_PER_HOST")
 
 
 def step_tasks(command: LaunchCommand) -> World:
@@ -60,7 +62,18 @@ def gpus_per_node(command: LaunchCommand) -> Fact[int]:
         return job
     if "SBATCH_GPUS_PER_TASK" in command.env and step_tasks(command).per_node.get_or(0) == 1:
         return env_count(command.env, "SBATCH_GPUS_PER_TASK")
+    if "SBATCH_GPUS" in command.env and job_nodes(command).get_or(0) == 1:  # how several nodes share them is open
+        return env_count(command.env, "SBATCH_GPUS")
     return absent()
+
+
+def machine_gpus(command: LaunchCommand) -> Fact[int]:
+    """The GPUs of a node by whatever gives them: Slurm, PBS, LSF, a pod, a container, the machine itself."""
+    found = gpus_per_node(command)
+    for name in (*_OTHER_QUEUES, MACHINE_GPUS):
+        if found.is_absent and name in command.env:
+            found = env_count(command.env, name)
+    return found
 
 
 def _count(flag: Flag) -> Fact[int]:

@@ -21,6 +21,8 @@ _KEYS = {
     "--gpus-per-node": "SBATCH_GPUS_PER_NODE",
     "--gres": "SBATCH_GPUS_PER_NODE",
     "--gpus-per-task": "SBATCH_GPUS_PER_TASK",
+    "-G": "SBATCH_GPUS",
+    "--gpus": "SBATCH_GPUS",
 }
 # Between the parts of a heterogeneous job.
 _NEXT_PART = ("hetjob", "packjob")
