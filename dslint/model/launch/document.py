@@ -15,6 +15,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import IMAGE_DECIDES, Outer
 from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
+from dslint.model.plan.tree import file_in_image
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
@@ -175,27 +176,13 @@ def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> Sour
     In an image of which the project is a part the path may begin with any folder.
     """
     if scope.cwd.is_unknown and scope.cwd.reason == IMAGE_DECIDES and path and not path.startswith("~"):
-        return _in_image(path, script, workspace)
+        found = file_in_image(path, script, workspace)
+        return workspace.read(found) if found is not None else None
     if not path or path.startswith(("/", "~")) or scope.cwd.is_unknown:
         return None
     folders = workspace.bases(script)
     if scope.cwd.is_known:
         folders = (*(posixpath.join(folder, scope.cwd.get()) for folder in folders), *folders)
-    found = {workspace.normal(posixpath.join(f, path)) for f in folders}
-    files = [name for name in sorted(found) if workspace.is_file(name)]
+    named = {workspace.normal(posixpath.join(f, path)) for f in folders}
+    files = [name for name in sorted(named) if workspace.is_file(name)]
     return workspace.read(files[0]) if len(files) == 1 else None
-
-
-def _in_image(path: str, script: str, workspace: Workspace) -> SourceFile | None:
-    """The script of the project that a path in an image means: the longest end of it that is one file here."""
-    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-    for begin in range(len(parts)):
-        tail = "/".join(parts[begin:])
-        found = {
-            name
-            for f in workspace.bases(script)
-            if workspace.is_file(name := workspace.normal(posixpath.join(f, tail)))
-        }
-        if found:
-            return workspace.read(next(iter(found))) if len(found) == 1 else None
-    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.fact import Fact, absent, known, product, unknown
 from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.launch.launchers.base import Parsed, World, env_count
 from dslint.model.launch.launchers.counts import MACHINE_GPUS, slurm_tasks
@@ -29,6 +29,15 @@ def _srun_flags(command: LaunchCommand) -> tuple[Flag, ...]:
 def job_nodes(command: LaunchCommand) -> Fact[int]:
     """The nodes that the batch job asks for."""
     return env_count(command.env, "SBATCH_NODES")
+
+
+def job_tasks(command: LaunchCommand) -> Fact[int]:
+    """The tasks that the batch job asks for; absent where it says none, and one is the default."""
+    if "SBATCH_NTASKS" in command.env:
+        return env_count(command.env, "SBATCH_NTASKS")
+    if "SBATCH_NTASKS_PER_NODE" not in command.env:
+        return absent()
+    return product(job_nodes(command).or_else(known(1)), env_count(command.env, "SBATCH_NTASKS_PER_NODE"))
 
 
 def srun_says_tasks(command: LaunchCommand) -> bool:

@@ -17,12 +17,14 @@ from dslint.model.plan.arguments import default_arguments, effective_arguments, 
 from dslint.model.plan.asked import (
     config_reader,
     joined_group,
+    joins_others,
     local_rank,
     matters,
     optimizer_elsewhere,
     stated_group_size,
     trained_model,
     trainer_optimizer,
+    unused_accelerate_file,
 )
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config
@@ -41,6 +43,7 @@ from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
+from dslint.model.plan.rankuse import RankUse
 from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
     NO_COMMAND,
@@ -102,6 +105,8 @@ class RunPlan:
     ``trained`` the model of its one Trainer, where the config needs the hidden size of a model that has none.
     ``differs``: what this node of a job says differently from the first node, whose command stands elsewhere.
     ``continues``: paths that it reads and that another run writes under another spelling.
+    ``ranks`` is how the script trains with others, where Python or `srun` alone starts it and something speaks of
+    several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -142,6 +147,8 @@ class RunPlan:
     trained: TrainedModel | None = None
     differs: tuple[NodeDifference, ...] = ()
     continues: tuple[Elsewhere, ...] = ()
+    ranks: RankUse | None = None
+    unused: DataDoc | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -265,6 +272,7 @@ def _planned(
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
     plain = script if _is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
+    unused = unused_accelerate_file(command, files) if script is not None else None
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
     return RunPlan(
         command,
@@ -301,6 +309,8 @@ def _planned(
         own_optimizer=trainer_optimizer(script, choice, consumer, workspace),
         convention=convention_of(command) if script is None else "",
         trained=trained_model(profile, choice, consumer, workspace),
+        ranks=joins_others(command, script, unused, workspace),
+        unused=unused,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import text_may_start
+from dslint.model.launch.commandlines import IMAGE_DECIDES
 from dslint.model.launch.sources import machinegpus
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
 from dslint.model.shell.pieces import Value
@@ -279,7 +280,7 @@ _INJECTED: Variables = dict.fromkeys(
 _AZURE = frozenset({"environment", "distribution", "compute", "$schema"})
 # Resources of Kubernetes itself, into which no operator puts variables.
 _OF_KUBERNETES = ("batch/v1", "v1", "apps/", "jobset.")
-_IMAGE: Fact[str] = unknown("the image decides")
+_IMAGE: Fact[str] = unknown(IMAGE_DECIDES)
 _UNSAID: Fact[str] = unknown("the workflow computes the directory")
 
 
