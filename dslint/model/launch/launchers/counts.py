@@ -103,7 +103,7 @@ def devices(env: Mapping[str, Fact[str]]) -> Fact[int]:
 def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
     """``--num_processes`` is the total over all machines, of which each starts the same share.
 
-    ``--cpu`` starts one process, whatever else is said, unless mpirun does (accelerate 0.20 to 1.15
+    Where nothing speaks of others it is one machine. ``--cpu`` starts one process, whatever else is said, unless mpirun does (accelerate 0.20 to 1.15
     ``commands/launch.py``: ``simple_launcher``).
     """
     del env
@@ -117,7 +117,13 @@ def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
         return World(alone, alone, alone)
     if total.is_absent:
         total = unknown("the accelerate config decides")
+    elif nodes.is_absent and last(parsed.flags, *_ELSEWHERE) is None:
+        nodes = one(place, "one machine, unless a config in the home directory says otherwise")
     return World(nodes, divided(total, nodes), total)
+
+
+# They name a file that may say how many machines there are, or speak of one among several.
+_ELSEWHERE = ("--config_file", "--machine_rank", "--main_process_ip", "--deepspeed_hostfile", "--mpirun_hostfile")
 
 
 def slurm_tasks(parsed: Parsed, env: Mapping[str, Fact[str]]) -> World:
