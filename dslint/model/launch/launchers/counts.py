@@ -103,8 +103,8 @@ def devices(env: Mapping[str, Fact[str]]) -> Fact[int]:
 def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
     """``--num_processes`` is the total over all machines, of which each starts the same share.
 
-    Where nothing speaks of others it is one machine. ``--cpu`` starts one process, whatever else is said, unless mpirun does (accelerate 0.20 to 1.15
-    ``commands/launch.py``: ``simple_launcher``).
+    Where nothing speaks of others it is one machine. ``--cpu`` starts one process, whatever else is said, unless mpirun
+    does (accelerate 0.20 to 1.15 ``commands/launch.py``: ``simple_launcher``).
     """
     del env
     nodes = closed(flag_count(parsed.flags, "--num_machines"), parsed.open)
