@@ -30,6 +30,7 @@ from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config
 from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
+from dslint.model.plan.degrees import Degrees, misfit_degrees
 from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.handover import Handover
@@ -38,6 +39,7 @@ from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.jobnodes import NodeDifference, node_differences
 from dslint.model.plan.labelnames import LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank
+from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.accept import read_words
@@ -107,6 +109,7 @@ class RunPlan:
     ``continues``: paths that it reads and that another run writes under another spelling.
     ``ranks`` is how the script trains with others, where Python or `srun` alone starts it and something speaks of
     several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
+    ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -149,6 +152,8 @@ class RunPlan:
     continues: tuple[Elsewhere, ...] = ()
     ranks: RankUse | None = None
     unused: DataDoc | None = None
+    degrees: Degrees | None = None
+    mesh: Mesh | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -311,6 +316,8 @@ def _planned(
         trained=trained_model(profile, choice, consumer, workspace),
         ranks=joins_others(command, script, unused, workspace),
         unused=unused,
+        degrees=misfit_degrees(command, files, counts.total),
+        mesh=mesh_of(command, script, given_to, files) if counts.total.is_known else None,
     )
 
 
