@@ -38,6 +38,7 @@ from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.jobnodes import NodeDifference, node_differences
 from dslint.model.plan.labelnames import LabelNames, read_label_names
+from dslint.model.plan.layerclass import LayerClass, wrong_layer_class
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
@@ -109,7 +110,8 @@ class RunPlan:
     ``continues``: paths that it reads and that another run writes under another spelling.
     ``ranks`` is how the script trains with others, where Python or `srun` alone starts it and something speaks of
     several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
-    ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script.
+    ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
+    ``layer_class``: a class of layers for FSDP that the model does not have.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -154,6 +156,7 @@ class RunPlan:
     unused: DataDoc | None = None
     degrees: Degrees | None = None
     mesh: Mesh | None = None
+    layer_class: LayerClass | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -317,6 +320,9 @@ def _planned(
         ranks=joins_others(command, script, unused, workspace),
         unused=unused,
         degrees=misfit_degrees(command, files, counts.total),
+        layer_class=wrong_layer_class(
+            command, script, (choice.accelerate,), given_to.values if given_to is not None else {}, around
+        ),
         mesh=mesh_of(command, script, given_to, files) if counts.total.is_known else None,
     )
 
