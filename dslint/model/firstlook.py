@@ -15,7 +15,8 @@ _LAUNCHERS = (
     "megatron", "llamafactory", "lmf", "axolotl", "colossalai", "composer", "horovodrun",
 )
 # fmt: on
-_PYTHON = r"python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
+# Also the words of a list: ``["python", "train.py"]``.
+_PYTHON = r"python[\d.]*[\"']?,?\s+(?:-|\S*\.py|[\"'$<{])"
 # Tools whose names are parts of other words; and what people call programs of a project that train.
 _TOOLS = (
     r"\btrl[ \t]+(?:sft|dpo|grpo|kto|reward|rloo)\b|(?<![\w./-])[a-z]\w*(?:-\w+)*-(?:train|eval|generate)(?![\w./-])"

@@ -25,3 +25,11 @@ def place_in_script(command: LaunchCommand) -> tuple[Location, ...]:
     if not command.called_from:
         return ()
     return (command.location.labelled("the launcher, in the script that is called"),)
+
+
+def stated_processes(command: LaunchCommand) -> int | None:
+    """The processes on a node that somebody states."""
+    names = ("--nproc_per_node", "--num_gpus", "--num_processes", "-i", "--include")
+    if command.launcher != "srun" and (command.hides_options or command.launcher_flag(*names) is None):
+        return None
+    return command.processes_per_node.get_or(None)

@@ -37,7 +37,7 @@ def one(script: str) -> LaunchCommand:
         (
             "python -m accelerate.commands.accelerate_cli launch --num_processes 4 t.py",
             "accelerate",
-            ("absent", "absent", 4),
+            (1, 4, 4),
         ),
         # With --cpu accelerate starts one process, unless mpirun does it.
         ("accelerate launch --cpu --num_processes 4 t.py", "accelerate", (1, 1, 1)),
@@ -60,7 +60,7 @@ def one(script: str) -> LaunchCommand:
             ("absent", "absent", "unknown"),
         ),
         ("axolotl train c.yml", "axolotl", ("unknown", "unknown", "unknown")),
-        ("axolotl train c.yml --num-processes 8", "axolotl", ("absent", "absent", 8)),
+        ("axolotl train c.yml --num-processes 8", "axolotl", (1, 8, 8)),
         ("axolotl train c.yml -- --num_processes 8 --num_machines 2", "axolotl", (2, 4, 8)),
         ("axolotl train c.yml --launcher torchrun -- --nproc_per_node 4 --nnodes 2", "axolotl", (2, 4, 8)),
         ("axolotl train c.yml --launcher python", "axolotl", ("absent", "absent", "absent")),

@@ -53,7 +53,7 @@ def world(command: LaunchCommand) -> tuple[int | str, int | str, int | str]:
         ("CUDA_VISIBLE_DEVICES=0,2 deepspeed t.py", "deepspeed", (1, 2, 2)),
         ("CUDA_VISIBLE_DEVICES=0,2 deepspeed --num_gpus 4 t.py", "deepspeed", (1, 4, 4)),
         ("accelerate launch --num_processes 16 --num_machines 2 t.py", "accelerate", (2, 8, 16)),
-        ("accelerate launch --num_processes 8 t.py", "accelerate", ("absent", "absent", 8)),
+        ("accelerate launch --num_processes 8 t.py", "accelerate", (1, 8, 8)),
         ("accelerate launch t.py", "accelerate", ("absent", "unknown", "unknown")),
         ("srun -N 2 --ntasks-per-node=8 python t.py", "srun", (2, 8, 16)),
         ("srun -N2 -n16 python -u t.py", "srun", (2, 8, 16)),

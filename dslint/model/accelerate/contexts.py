@@ -17,8 +17,11 @@ from dslint.parse.data import DataDoc
 if TYPE_CHECKING:
     from dslint.model.plan.runplan import RunPlan
 
-# What the plugin of accelerate reads and no flag or file sets.
-_VARIABLES = tuple(f"ACCELERATE_DEEPSPEED_OFFLOAD_{what}_NVME_PATH" for what in ("OPTIMIZER", "PARAM"))
+# What the plugin of accelerate reads and no flag or file sets, and the devices that a command shows.
+_VARIABLES = (
+    *(f"ACCELERATE_DEEPSPEED_OFFLOAD_{what}_NVME_PATH" for what in ("OPTIMIZER", "PARAM")),
+    "CUDA_VISIBLE_DEVICES",
+)
 _CONFIG_FILE = "/deepspeed_config/deepspeed_config_file"
 
 

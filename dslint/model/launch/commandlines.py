@@ -15,6 +15,8 @@ from dslint.model.launch.launchers.programs import SBATCH
 from dslint.model.launch.launchers.wrappers import Unwrapped
 from dslint.model.shell.slurm import slurm_options
 
+# Why nobody knows the folder in which a command of a container runs.
+IMAGE_DECIDES = "the image decides"
 # How the names of shell scripts end.
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 # What :func:`shell_of` reads.
@@ -64,7 +66,7 @@ class Around:
 def folder(found: Unwrapped, cwd: Fact[str] | None) -> Fact[str] | None:
     """Where the command starts: programs around may change the directory."""
     if found.is_elsewhere:
-        return unknown("the image decides")
+        return unknown(IMAGE_DECIDES)
     if not found.folder:
         return cwd
     if "$" in found.folder or (cwd is not None and cwd.is_unknown and not found.folder.startswith("/")):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.launch.commandlines import Outer
+from dslint.model.launch.commandlines import IMAGE_DECIDES, Outer
 from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
+from dslint.model.plan.tree import file_in_image
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
@@ -106,7 +107,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
         shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
         shell.written = snippet.written
         reader = TextReader(False, locator(workspace), (source.path,), programs=_programs(source, workspace))
-        commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
+        commands = reader.script(shell, snippet.scope(), Outer(), snippet.machine, 0)
         is_rewritten = snippet.anchor is not None or kind in _REWRITTEN
         # Rules about the text itself look at text that stands in the file as the shell reads it.
         shown = parse_shell(source, "", snippet.base) if is_rewritten else shell
@@ -170,12 +171,18 @@ def _found_at_start(path: str, scope: Scope, workspace: Workspace) -> SourceFile
 
 
 def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> SourceFile | None:
-    """The one file that ``source PATH`` can mean, wherever in the project the script is started."""
+    """The one file that ``source PATH`` can mean, wherever in the project the script is started.
+
+    In an image of which the project is a part the path may begin with any folder.
+    """
+    if scope.cwd.is_unknown and scope.cwd.reason == IMAGE_DECIDES and path and not path.startswith("~"):
+        found = file_in_image(path, script, workspace)
+        return workspace.read(found) if found is not None else None
     if not path or path.startswith(("/", "~")) or scope.cwd.is_unknown:
         return None
     folders = workspace.bases(script)
     if scope.cwd.is_known:
         folders = (*(posixpath.join(folder, scope.cwd.get()) for folder in folders), *folders)
-    found = {workspace.normal(posixpath.join(f, path)) for f in folders}
-    files = [name for name in sorted(found) if workspace.is_file(name)]
+    named = {workspace.normal(posixpath.join(f, path)) for f in folders}
+    files = [name for name in sorted(named) if workspace.is_file(name)]
     return workspace.read(files[0]) if len(files) == 1 else None

@@ -15,6 +15,7 @@ from dslint.model.launch.commandlines import Outer, Shell
 from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
 from dslint.model.launch.innerstate import cut, exported, inside, remote, under, within
 from dslint.model.launch.launchers.environment import READ
+from dslint.model.launch.launchers.hetsteps import joined_parts, parts_of_step
 from dslint.model.launch.read import may_begin, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.batchjob import job_directives, job_variables
@@ -132,6 +133,12 @@ class TextReader:
                 place = Span(invocation.words[0].location.span.start, invocation.words[-1].location.span.end)
                 inner = parse_shell(shell.source, filled, 0, place)
                 return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
+        parts = parts_of_step(invocation.words)
+        if len(parts) > 1:
+            before = len(self.called)
+            each = [self._invocation(replace(invocation, words=p), shell, directives, outer, depth) for p in parts]
+            self.called[before:] = joined_parts([*each, self.called[before:]])[sum(map(len, each)) :]
+            return joined_parts(each)
         env = {**invocation.env, **directives}
         cwd = invocation.scope.cwd
         read = read_command(invocation.words, env, shell.source, outer, cwd, self.in_docs, self.programs)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.fact import Fact, absent, known, product, unknown
 from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.launch.launchers.base import Parsed, World, env_count
-from dslint.model.launch.launchers.counts import slurm_tasks
+from dslint.model.launch.launchers.counts import MACHINE_GPUS, slurm_tasks
 
 # They start the processes of a node themselves: one of them on each node is enough.
 PER_NODE = ("torchrun", "deepspeed", "accelerate")
+# What PBS and LSF give a node.
+_OTHER_QUEUES = ("PBSJOB_GPUS_PER_NODE", "BSUB_GPUS_PER_HOST")
 
 
 def step_tasks(command: LaunchCommand) -> World:
@@ -29,10 +31,24 @@ def job_nodes(command: LaunchCommand) -> Fact[int]:
     return env_count(command.env, "SBATCH_NODES")
 
 
+def job_tasks(command: LaunchCommand) -> Fact[int]:
+    """The tasks that the batch job asks for; absent where it says none, and one is the default."""
+    if "SBATCH_NTASKS" in command.env:
+        return env_count(command.env, "SBATCH_NTASKS")
+    if "SBATCH_NTASKS_PER_NODE" not in command.env:
+        return absent()
+    return product(job_nodes(command).or_else(known(1)), env_count(command.env, "SBATCH_NTASKS_PER_NODE"))
+
+
 def srun_says_tasks(command: LaunchCommand) -> bool:
     """Options of ``srun`` itself say how many tasks there are."""
     names = {"-n", "--ntasks", "--ntasks_per_node", "--tasks_per_node", "--ntasks_per_gpu"}
     return any(flag.name in names for flag in _srun_flags(command))
+
+
+def on_a_part(command: LaunchCommand) -> bool:
+    """The step runs on one part of a heterogeneous job, or beside other programs: the directives may be of others."""
+    return any(flag.name in ("--het_group", "--pack_group") for flag in _srun_flags(command))
 
 
 def gpus_per_node(command: LaunchCommand) -> Fact[int]:
@@ -48,14 +64,25 @@ def gpus_per_node(command: LaunchCommand) -> Fact[int]:
             own = _count(flag)
             alone = own.is_known and tasks.get_or(0) == 1
             step = own if alone else unknown("the GPUs of each task", flag.location)
-    if not step.is_absent:
+    if not step.is_absent or on_a_part(command):
         return step
     job = env_count(command.env, "SBATCH_GPUS_PER_NODE") if "SBATCH_GPUS_PER_NODE" in command.env else absent()
     if not job.is_absent:
         return job
     if "SBATCH_GPUS_PER_TASK" in command.env and step_tasks(command).per_node.get_or(0) == 1:
         return env_count(command.env, "SBATCH_GPUS_PER_TASK")
+    if "SBATCH_GPUS" in command.env and job_nodes(command).get_or(0) == 1:  # how several nodes share them is open
+        return env_count(command.env, "SBATCH_GPUS")
     return absent()
+
+
+def machine_gpus(command: LaunchCommand) -> Fact[int]:
+    """The GPUs of a node by whatever gives them: Slurm, PBS, LSF, a pod, a container, the machine itself."""
+    found = gpus_per_node(command)
+    for name in (*_OTHER_QUEUES, MACHINE_GPUS):
+        if found.is_absent and name in command.env:
+            found = env_count(command.env, name)
+    return found
 
 
 def _count(flag: Flag) -> Fact[int]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location
+from dslint.model.deepspeed.detect import is_accelerate_config
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.slurmjob import job_tasks, machine_gpus
 from dslint.model.plan.config import ConfigChoice, names_config
+from dslint.model.plan.files import Files
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
 from dslint.model.plan.handover import engine_of_arguments, handed_elsewhere
@@ -13,10 +18,15 @@ from dslint.model.plan.labelnames import FLAG
 from dslint.model.plan.localrank import LocalRank, local_rank_of
 from dslint.model.plan.owntrainer import OwnOptimizer, own_optimizer
 from dslint.model.plan.parser.options import ScriptParser
+from dslint.model.plan.rankuse import RankUse, rank_use
 from dslint.model.plan.recipe import NO_COMMAND, names_recipe
 from dslint.model.plan.scriptprofile import ScriptProfile
 from dslint.model.plan.trainedmodel import SIZES, TrainedModel, model_without_size
 from dslint.model.workspace import Workspace
+from dslint.parse.data import DataDoc
+
+_LAUNCHES = re.compile(r"accelerate[ \t-]+launch|accelerate\.commands\.launch")
+_YAML = re.compile(r"[\w./-]+\.ya?ml\b")
 
 
 def matters(command: LaunchCommand) -> bool:
@@ -30,6 +40,39 @@ def joined_group(plain: str | None, workspace: Workspace) -> Location | None:
     if plain is None:
         return None
     return workspace.memo("group", plain, lambda source: joins_group(source, workspace))
+
+
+def joins_others(
+    command: LaunchCommand, script: str | None, unused: DataDoc | None, workspace: Workspace
+) -> RankUse | None:
+    """How the script trains with others, where something speaks of several and Python or ``srun`` alone starts it."""
+    if script is None or command.outer or command.launcher not in ("python", "srun", "mpirun"):
+        return None
+    several = (job_tasks(command), machine_gpus(command)) if command.launcher == "python" else (command.world_size,)
+    if unused is None and all(fact.get_or(1) < 2 for fact in several):
+        return None
+    return workspace.memo("rank use", script, lambda source: rank_use(source, workspace))
+
+
+def unused_accelerate_file(command: LaunchCommand, files: Files) -> DataDoc | None:
+    """A config of ``accelerate launch`` for several processes that the text of a plain command names, and no launcher.
+
+    People copy it to where accelerate looks for it, and then start Python.
+    """
+    source = files.workspace.read(command.location.path) if command.launcher == "python" and not command.outer else None
+    if source is None or "accelerate" not in source.text or _LAUNCHES.search(source.text):
+        return None
+    for name in dict.fromkeys(_YAML.findall(source.text)):
+        path = files.find(name)
+        doc = files.workspace.yaml(path) if path is not None else None
+        if doc is not None and is_accelerate_config(path or "", doc.data) and (_number(doc) > 1):
+            return doc
+    return None
+
+
+def _number(doc: DataDoc) -> int:
+    number = doc.get("/num_processes")
+    return number if isinstance(number, int) else 0
 
 
 def stated_group_size(script: str | None, workspace: Workspace) -> Fact[int]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.plan.tree import below_clone, files_ending, inside_clone, parts_of
+from dslint.model.launch.commandlines import IMAGE_DECIDES
+from dslint.model.plan.tree import below_clone, file_in_image, files_ending, inside_clone, parts_of
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -113,6 +114,8 @@ class Files:
         if text.startswith("~") or not text:
             return None
         found = self.workspace.resolve(text, self.folders)
+        if found is None and text.endswith(".py") and self.command.cwd.reason == IMAGE_DECIDES:
+            found = file_in_image(text, self.launch_path, self.workspace)
         return found if found is not None else below_clone(text, self.launch_path, self.workspace)
 
     def find_at_start(self, text: str) -> str | None:

@@ -58,5 +58,14 @@ def group_question() -> Question:
     return Question("group", words, tags=tags, is_open=True, effort=_EFFORT, steps=_STEPS)
 
 
+@cache
+def ranks_question() -> Question:
+    """Return the question for the call by which a script becomes one of several processes."""
+    trainers = [path for path in libraries().tagged(frozenset({"trainer"})) if "lightning" in path]
+    apis = frozenset({"torch.distributed.init_process_group", "deepspeed.init_distributed", ACCELERATOR, *trainers})
+    spawning = libraries().tagged(frozenset({"spawns"}))
+    return Question("ranks", _names((*apis, *spawning)), tags=frozenset({"spawns"}), apis=apis, effort=_EFFORT)
+
+
 def _names(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path.rpartition(".")[2] for path in paths)

@@ -17,17 +17,20 @@ from dslint.model.plan.arguments import default_arguments, effective_arguments, 
 from dslint.model.plan.asked import (
     config_reader,
     joined_group,
+    joins_others,
     local_rank,
     matters,
     optimizer_elsewhere,
     stated_group_size,
     trained_model,
     trainer_optimizer,
+    unused_accelerate_file,
 )
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config
 from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
+from dslint.model.plan.degrees import Degrees, misfit_degrees
 from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.handover import Handover
@@ -35,12 +38,15 @@ from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.jobnodes import NodeDifference, node_differences
 from dslint.model.plan.labelnames import LabelNames, read_label_names
+from dslint.model.plan.layerclass import LayerClass, wrong_layer_class
 from dslint.model.plan.localrank import LocalRank
+from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
+from dslint.model.plan.rankuse import RankUse
 from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
     NO_COMMAND,
@@ -102,6 +108,10 @@ class RunPlan:
     ``trained`` the model of its one Trainer, where the config needs the hidden size of a model that has none.
     ``differs``: what this node of a job says differently from the first node, whose command stands elsewhere.
     ``continues``: paths that it reads and that another run writes under another spelling.
+    ``ranks`` is how the script trains with others, where Python or `srun` alone starts it and something speaks of
+    several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
+    ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
+    ``layer_class``: a class of layers for FSDP that the model does not have.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -142,6 +152,11 @@ class RunPlan:
     trained: TrainedModel | None = None
     differs: tuple[NodeDifference, ...] = ()
     continues: tuple[Elsewhere, ...] = ()
+    ranks: RankUse | None = None
+    unused: DataDoc | None = None
+    degrees: Degrees | None = None
+    mesh: Mesh | None = None
+    layer_class: LayerClass | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -265,6 +280,7 @@ def _planned(
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
     plain = script if _is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
+    unused = unused_accelerate_file(command, files) if script is not None else None
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
     return RunPlan(
         command,
@@ -301,6 +317,13 @@ def _planned(
         own_optimizer=trainer_optimizer(script, choice, consumer, workspace),
         convention=convention_of(command) if script is None else "",
         trained=trained_model(profile, choice, consumer, workspace),
+        ranks=joins_others(command, script, unused, workspace),
+        unused=unused,
+        degrees=misfit_degrees(command, files, counts.total),
+        layer_class=wrong_layer_class(
+            command, script, (choice.accelerate,), given_to.values if given_to is not None else {}, around
+        ),
+        mesh=mesh_of(command, script, given_to, files) if counts.total.is_known else None,
     )
 
 

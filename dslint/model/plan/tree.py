@@ -58,6 +58,16 @@ def files_ending(text: str, path: str, workspace: Workspace) -> list[str]:
     return [found for found in named if f"/{found}".endswith(tail)]
 
 
+def file_in_image(text: str, path: str, workspace: Workspace) -> str | None:
+    """The file of the project that a path in a container means: the one file whose path ends like most of it."""
+    parts = parts_of(text)
+    for begin in range(len(parts)):
+        found = files_ending("/".join(parts[begin:]), path, workspace)
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
 def files_like(text: str, path: str, workspace: Workspace) -> list[str]:
     """The files of the same name that share most folders at the end with a path, at least one."""
     parts = parts_of(text)

@@ -41,6 +41,8 @@ _BSUB = {
     "NODES": re.compile(r"#BSUB[ \t]+-nnodes[ \t]+(\d+)[ \t]*$"),
 }
 
+_ONE: Fact[str] = known("1")
+
 
 def is_directive(name: str) -> bool:
     """The entry of an environment is a fact about the job, no variable."""
@@ -91,7 +93,7 @@ def _of_lines(shell: ShellDoc, read: Callable[[str], dict[str, str]]) -> dict[st
             key = name.replace("CHUNKS", "NODES") if scattered else name
             place = shell.source.location(Span(span.start, span.end), text.strip())
             facts[key] = known(number, place)
-    if "PBSJOB_CHUNKS" in facts:  # several chunks may share a node
+    if facts.get("PBSJOB_CHUNKS", _ONE).get() != "1":  # several chunks may share a node
         facts = {name: fact for name, fact in facts.items() if not name.endswith("_PER_NODE")}
     return facts
 

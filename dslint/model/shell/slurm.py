@@ -21,12 +21,19 @@ _KEYS = {
     "--gpus-per-node": "SBATCH_GPUS_PER_NODE",
     "--gres": "SBATCH_GPUS_PER_NODE",
     "--gpus-per-task": "SBATCH_GPUS_PER_TASK",
+    "-G": "SBATCH_GPUS",
+    "--gpus": "SBATCH_GPUS",
 }
+# Between the parts of a heterogeneous job.
+_NEXT_PART = ("hetjob", "packjob")
 _WORD = re.compile(r"[^\s\"']+(?:\"[^\"]*\"|'[^']*')?")
 
 
 def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
-    """The directives before the first command, by keys such as ``SBATCH_NODES``; Slurm ignores later ones."""
+    """The directives before the first command, by keys such as ``SBATCH_NODES``; Slurm ignores later ones.
+
+    Of a heterogeneous job (``#SBATCH hetjob``) those of the first part, on which the script and its steps run.
+    """
     if "#SBATCH" not in shell.text:
         return {}
     first = next((c for c in shell.root.named_children if c.type != "comment"), None)
@@ -37,6 +44,8 @@ def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
         if comment.start >= end or not text.startswith("#SBATCH"):
             continue
         body = text[len("#SBATCH") :].partition(" #")[0]
+        if body.strip() in _NEXT_PART:
+            break
         words = [(m[0], comment.start + len("#SBATCH") + m.start()) for m in _WORD.finditer(body)]
         for name, value, place in _options(words):
             key = _KEYS.get(name)

@@ -17,7 +17,7 @@ _NAMES = "|".join((*FOLLOWED, *REQUIRED, PYTHON, "pytorch_lightning", "huggingfa
 
 def pyproject(source: SourceFile) -> Iterator[Statement]:
     """PEP 621, dependency groups, poetry, uv and pdm tables of ``pyproject.toml``."""
-    data = _toml(source.text)
+    data = read_toml(source.text)
     project, tool = _table(data.get("project")), _table(data.get("tool"))
     strings = _Strings(source.text)
     yield from strings.requirements(project.get("dependencies"), certain=True)
@@ -42,7 +42,7 @@ def pyproject(source: SourceFile) -> Iterator[Statement]:
 
 def pixi(source: SourceFile) -> Iterator[Statement]:
     """``pixi.toml``."""
-    yield from _pixi(source.text, _toml(source.text))
+    yield from _pixi(source.text, read_toml(source.text))
 
 
 def _pixi(text: str, data: dict[str, Any]) -> Iterator[Statement]:
@@ -54,7 +54,7 @@ def _pixi(text: str, data: dict[str, Any]) -> Iterator[Statement]:
 
 def pipfile(source: SourceFile) -> Iterator[Statement]:
     """``Pipfile``."""
-    data = _toml(source.text)
+    data = read_toml(source.text)
     yield from _poetry(source.text, data.get("packages"), certain=True)
     yield from _poetry(source.text, data.get("dev-packages"), certain=False)
     yield from _stated_python(source.text, "python_version", _table(data.get("requires")).get("python_version"))
@@ -68,7 +68,8 @@ def _stated_python(text: str, key: str, stated: Any) -> Iterator[Statement]:
         yield Statement(PYTHON, f"=={bare[0]}.*" if bare else stated.replace(" ", ""), Span(*line.span()))
 
 
-def _toml(text: str) -> dict[str, Any]:
+def read_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML text; none where it cannot be read."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -1,14 +1,14 @@
 """**What.** A launcher starts another number of processes on a node than Slurm gives the job GPUs there
-(`--gres=gpu:N`, `--gpus-per-node`, `--gpus-per-task` with one task). The launcher may be in a script that the job
-calls.
+(`--gres=gpu:N`, `--gpus-per-node`, `--gpus-per-task` with one task, `--gpus` of one node). The launcher may be in
+a script that the job calls.
 
-**Why it hurts.** With more processes than GPUs the last ones stop with `invalid device ordinal`; with fewer, GPUs that
-were waited for in the queue stay idle for the whole run.
+**Why it hurts.** With more processes than GPUs the last ones stop with `invalid device ordinal`; with fewer, GPUs
+that were waited for in the queue stay idle for the whole run.
 
 **Fix.** Make both numbers agree, best by one variable: `--nproc_per_node $SLURM_GPUS_ON_NODE`.
 
-**When it stays quiet.** When one of the numbers is not known or only a default, when `CUDA_VISIBLE_DEVICES` divides the
-GPUs, when several launches of the script share them, and for a single process, which may drive several GPUs.
+**When it stays quiet.** When one of the numbers is not known or only a default, when `CUDA_VISIBLE_DEVICES` divides
+the GPUs, when several launches of the script share them, and for a single process, which may drive several GPUs.
 
 **Evidence.** The manual of Slurm (`--gres`, `--gpus-per-node`: the job sees these GPUs alone).
 """
@@ -19,12 +19,11 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.devices import VISIBLE
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.slurmjob import PER_NODE, gpus_per_node
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.calls import place_in_script, place_in_text, started_by
+from dslint.rules.calls import place_in_script, place_in_text, started_by, stated_processes
 
 META = RuleMeta(
     code="DSL320",
@@ -35,7 +34,7 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="what a job sees of a node is up to Slurm, and the source is its manual",
     references=("https://slurm.schedmd.com/sbatch.html#OPT_gpus-per-node",),
-    needs=("srun", "SBATCH_GPUS_PER_NODE", "SBATCH_GPUS_PER_TASK"),
+    needs=("srun", "SBATCH_GPUS_PER_NODE", "SBATCH_GPUS_PER_TASK", "SBATCH_GPUS"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}
@@ -64,6 +63,11 @@ EXAMPLES = (
         "job.sbatch:4 warning",
     ),
     bad(
+        "the GPUs of a job of one node",
+        {"job.sbatch": "#!/bin/bash\n#SBATCH -N 1\n#SBATCH -G 4\ntorchrun --nproc_per_node 8 train.py\n", **_SCRIPT},
+        "job.sbatch:4 warning",
+    ),
+    bad(
         "the launcher is in the script that srun calls",
         {
             "job.sbatch": _HEAD % 4 + "srun bash node.sh\n",
@@ -71,6 +75,11 @@ EXAMPLES = (
             **_SCRIPT,
         },
         "job.sbatch:4 warning",
+    ),
+    good(
+        "the GPUs of several nodes together",
+        {"job.sbatch": "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gpus=4\nsrun torchrun --nnodes 2 --nproc_per_node 2 \\\n"
+         "  --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 train.py\n", **_SCRIPT},
     ),
     good("the same number", {"job.sbatch": _HEAD % 8 + "srun torchrun --nproc_per_node 8 train.py\n", **_SCRIPT}),
     good(
@@ -101,7 +110,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     del context
     launches = [c for c in started_by(doc) if c.launcher in (*PER_NODE, "srun")]
     for command in launches:
-        gpus, count = gpus_per_node(command), _processes(command)
+        gpus, count = gpus_per_node(command), stated_processes(command)
         if not gpus.is_known or count is None or count in (1, gpus.get()) or VISIBLE in command.env or not gpus.get():
             continue
         more = count > gpus.get()
@@ -120,11 +129,3 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,
             facts={"processes": count, "gpus": gpus.get()},
         )
-
-
-def _processes(command: LaunchCommand) -> int | None:
-    """The processes on a node that somebody states."""
-    names = ("--nproc_per_node", "--num_gpus", "--num_processes", "-i", "--include")
-    if command.launcher != "srun" and (command.hides_options or command.launcher_flag(*names) is None):
-        return None
-    return command.processes_per_node.get_or(None)

@@ -148,7 +148,7 @@ EXAMPLES = (
     good("enough", {"run.sh": _RUN % "--gpus all --shm-size 16g", **_SCRIPT}),
     good("a volume", {"run.sh": _RUN % "--gpus all -v /dev/shm:/dev/shm", **_SCRIPT}),
     good("options that are not known", {"run.sh": _RUN % "--gpus all $OPTIONS", **_SCRIPT}),
-    good("one GPU", {"run.sh": _RUN % "--gpus '\"device=0\"'", **_SCRIPT}),
+    good("one GPU", {"run.sh": (_RUN % "--gpus '\"device=0\"'").replace("8", "1"), **_SCRIPT}),
     good("no GPU", {"run.sh": _RUN % "--rm", **_SCRIPT}),
     good("one process", {"run.sh": "docker run --gpus all image python train.py\n", **_SCRIPT}),
     good("a service with enough", {"compose.yml": _SERVICE % "    shm_size: 16gb\n", **_SCRIPT}),

@@ -1,5 +1,6 @@
 """**What.** The YAML file of `accelerate launch` has other numbers than the Slurm job that starts it: another
-`num_machines` than the step has nodes, or another number of processes on a machine than the job has GPUs there. The
+`num_machines` than the step has nodes, or another number of processes on a machine than the job, pod, container or
+task has GPUs there. The
 command may be in a script that the job calls.
 
 **Why it hurts.** With more machines than there are, every agent waits in the rendezvous until it times out. With more
@@ -21,7 +22,7 @@ from dslint.core.fact import Fact
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.devices import VISIBLE
-from dslint.model.launch.slurmjob import gpus_per_node, step_tasks
+from dslint.model.launch.slurmjob import machine_gpus, step_tasks
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -59,6 +60,11 @@ EXAMPLES = (
     bad("four machines in a job of two", _job(2, 8, 4, 32), "acc.yaml:6 error"),
     bad("the command is in another file", _job(2, 8, 4, 32, "srun bash run.sh\n"), "acc.yaml:6 error"),
     bad("half of the GPUs", _job(2, 8, 2, 8), "acc.yaml:7 warning"),
+    bad("one process of a type for several", _job(1, 4, 1, 1), "acc.yaml:7 warning"),
+    bad("SkyPilot", {
+        "task.yaml": "resources:\n  accelerators: A100:4\nrun: |\n  " + _RUN,
+        **{name: text for name, text in _job(1, 4, 1, 8).items() if name != "job.sbatch"},
+    }, "acc.yaml:7 warning"),
     good("the same numbers", _job(2, 8, 2, 16)),
     good("the command says them", _job(2, 4, 4, 32, "srun " + _RUN.replace(
         "--config_file", "--num_machines $SLURM_NNODES --num_processes 8 --config_file"
@@ -82,12 +88,14 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
             nodes, Severity.ERROR,
         )  # fmt: skip
         return
-    gpus, count = gpus_per_node(command), plan.processes_per_node.get_or(0)
+    gpus, count = machine_gpus(command), plan.processes_per_node.get_or(0)
     by_file = command.launcher_flag("--num_processes", "--gpu_ids", "--cpu", "--use_cpu") is None
-    if not by_file or not gpus.get_or(0) or count in (0, 1, gpus.get()) or VISIBLE in command.env:
+    if not by_file or not gpus.get_or(0) or count in (0, gpus.get()) or VISIBLE in command.env:
+        return
+    if count == 1 and doc.get("/distributed_type") not in ("MULTI_GPU", "FSDP"):  # one process may spread its model
         return
     more = "the last ones have no device" if count > gpus.get() else f"{gpus.get() - count} of them stay idle"
-    message = f"{count} processes on a machine for {gpus.get()} GPUs of Slurm: {more}"
+    message = f"{count} processes on a machine for {gpus.get()} GPUs of its job: {more}"
     yield _finding(plan, "num_processes", message, gpus, Severity.WARNING)
 
 

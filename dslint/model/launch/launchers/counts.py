@@ -103,8 +103,8 @@ def devices(env: Mapping[str, Fact[str]]) -> Fact[int]:
 def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
     """``--num_processes`` is the total over all machines, of which each starts the same share.
 
-    ``--cpu`` starts one process, whatever else is said, unless mpirun does (accelerate 0.20 to 1.15
-    ``commands/launch.py``: ``simple_launcher``).
+    Where nothing speaks of others it is one machine. ``--cpu`` starts one process, whatever else is said, unless mpirun
+    does (accelerate 0.20 to 1.15 ``commands/launch.py``: ``simple_launcher``).
     """
     del env
     nodes = closed(flag_count(parsed.flags, "--num_machines"), parsed.open)
@@ -117,18 +117,29 @@ def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
         return World(alone, alone, alone)
     if total.is_absent:
         total = unknown("the accelerate config decides")
+    elif nodes.is_absent and last(parsed.flags, *_ELSEWHERE) is None:
+        nodes = one(place, "one machine, unless a config in the home directory says otherwise")
     return World(nodes, divided(total, nodes), total)
 
 
+# They name a file that may say how many machines there are, or speak of one among several.
+_ELSEWHERE = ("--config_file", "--machine_rank", "--main_process_ip", "--deepspeed_hostfile", "--mpirun_hostfile")
+
+
 def slurm_tasks(parsed: Parsed, env: Mapping[str, Fact[str]]) -> World:
-    """Tasks of ``srun``: its own options, else the ``#SBATCH`` directives of the file."""
+    """Tasks of ``srun``: its own options, else the ``#SBATCH`` directives of the file.
+
+    On one part of a heterogeneous job (``--het-group``) the directives of another may count.
+    """
+    is_part = last(parsed.flags, "--het_group", "--pack_group") is not None
+    env = {} if is_part else env
     nodes = flag_count(parsed.flags, "-N", "--nodes").or_else(env_count(env, "SBATCH_NODES"))
     own_total = flag_count(parsed.flags, "-n", "--ntasks")
     per_node = flag_count(parsed.flags, "--ntasks_per_node", "--tasks_per_node")
     if own_total.is_absent:
         per_node = per_node.or_else(env_count(env, "SBATCH_NTASKS_PER_NODE"))
     total = own_total.or_else(env_count(env, "SBATCH_NTASKS")) if per_node.is_absent else own_total
-    if parsed.open or last(parsed.flags, "--ntasks_per_gpu", "--ntasks_per_core") is not None:
+    if is_part or parsed.open or last(parsed.flags, "--ntasks_per_gpu", "--ntasks_per_core") is not None:
         nodes, per_node, total = closed(nodes, True), closed(per_node, True), closed(total, True)
     if total.is_absent:
         # One task a node unless somebody says otherwise.

@@ -150,11 +150,14 @@ def horovodrun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
 
 
 def plain(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
-    """A single process, unless the script itself starts more: a Lightning CLI does, one for each of its devices."""
-    del env
+    """A single process, unless the script itself starts more: a Lightning CLI does, one for each of its devices.
+
+    The operator of a PyTorchJob starts one in each pod, and tells it who it is.
+    """
     flags = script_flags(parsed.rest)
     if not is_lightning(parsed):
-        return World()
+        by_operator = "PET_NNODES" in env and "RANK" in env and env["RANK"].is_unknown
+        return world(env_count(env, "PET_NNODES"), one(place, "one process a pod")) if by_operator else World()
     per_node = text_fact(last(flags, "--trainer.devices"))
     nodes = flag_count(flags, "--trainer.num_nodes")
     text = per_node.get_or("").strip()

@@ -55,6 +55,8 @@ class Program:
     adds: bool = False
     is_elsewhere: bool = False
     is_managed: bool = False
+    # An option that says how many GPUs the command finds: ``4``, ``"device=0,1"``, ``A100:8``.
+    gpus: str = ""
     # Words that end the command, and whether it fills words of its own in.
     ends: str = ""
     fills: str = ""
@@ -227,6 +229,7 @@ _CONTAINER = Program(
     sets="-e --env",
     from_file="--env-file",
     is_elsewhere=True,
+    gpus="--gpus",
 )
 _COMPOSE = "-f --file -p --project-name --profile --env-file --project-directory --ansi --parallel --progress"
 _MACHINES = "-w -x -l -t -u -R -f -g -h -H -p -o -e -O --hosts --host --user --timeout --par"

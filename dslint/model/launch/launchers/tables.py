@@ -33,10 +33,11 @@ SRUN = options(
     " --reservation -t --time --time_min -w --nodelist -W --wait --container_image --container_mounts"
     " --container_name --container_workdir --container_env --cpu_bind --gpu_bind --mem_bind --kill_on_bad_exit -K"
     " --network --nice --open_mode --signal --task_prolog --task_epilog --threads -T --uid --gid --wckey --comment"
-    " --cpu_freq --ntasks_per_tres --quotatype --async_output",
+    " --cpu_freq --ntasks_per_tres --quotatype --async_output --het_group --pack_group --tres_per_task",
     "-E --preserve_env -k --no_kill -l --label -O --overcommit -Q --quiet -s --oversubscribe -u --unbuffered -v"
     " --verbose -X --disable_status -Z --no_allocate --pty --overlap --exact --exclusive -I --immediate --async"
-    " --container_mount_home --no_container_mount_home --container_writable --container_remap_root --propagate",
+    " --container_mount_home --no_container_mount_home --container_writable --container_remap_root --propagate"
+    " --multi_prog",
 )
 MPIRUN = options(
     "-np -n -c --n --np -npernode --npernode -N -ppn --ppn -perhost --perhost -H --host -host -hosts --hosts --hostfile"

@@ -13,6 +13,7 @@ from dslint.model.launch.command import Flag, Word, canonical
 from dslint.model.launch.launchers import programs
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.launch.launchers.base import Options, Parsed, flag_name, last, parse_options
+from dslint.model.launch.launchers.counts import MACHINE_GPUS
 from dslint.model.launch.launchers.envwords import environment, forget
 from dslint.model.launch.launchers.interpreter import module_at
 from dslint.model.launch.launchers.programs import BY_MODULE, BY_NAME, EITHER, LINE, PYTHON, TYPED, Program
@@ -226,6 +227,17 @@ class _Reader:
                 self._runtime(flag.value)
         if _has(flags, row.from_file):
             self.out.withheld.clear()
+        given = last(flags, row.gpus) if row.gpus else None
+        if given is not None and given.value is not None:
+            self._limit(given.value)
+
+    def _limit(self, word: Word) -> None:
+        """The command finds these GPUs alone."""
+        text = (word.text or "").strip("\"'")
+        named = text.removeprefix("device=").split(",") if text.startswith("device=") else []
+        count = str(len(named)) if named else text.rpartition(":")[2]
+        if re.fullmatch(r"[1-9]\d{0,2}", count) and (named or re.fullmatch(r"(?:[A-Za-z][\w.-]*:)?\d+", text)):
+            self.env[MACHINE_GPUS] = known(count, word.location.labelled(f"{self.row.gpus} {text}"), *word.origins)
 
     def _set(self, word: Word, outside: Mapping[str, Fact[str]], *, splits: bool) -> None:
         """``-e NAME=value``; ``-e NAME`` hands the variable of the shell on."""

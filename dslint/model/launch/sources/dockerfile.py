@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dslint.core.fact import Fact, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import text_may_launch
+from dslint.model.launch.commandlines import IMAGE_DECIDES
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, value_at
 from dslint.model.shell.pieces import Value
 
@@ -51,7 +52,7 @@ def _started(start_of: dict[str, tuple[str, int]], variables: dict[str, Value | 
 
 
 def _snippets(rest: str, base: int, before: list[object], variables: dict[str, Value | None]) -> Iterator[Snippet]:
-    image: Fact[str] = unknown("the image decides")
+    image: Fact[str] = unknown(IMAGE_DECIDES)
     known = (dict(variables), frozenset(variables), True, image)
     words = _exec_form(rest)
     line = _without_comments(rest) if words is None else command_line([*before, *words])

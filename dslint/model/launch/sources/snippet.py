@@ -24,7 +24,7 @@ class Snippet:
     report all of it. ``variables`` are set before; those in ``exported`` reach the commands, ``None`` is a value that
     is not known. ``is_open``: an image or another program may set further ones. ``cwd``: the directory, where the file
     says it. ``written`` is the text before names took the place of what another program fills in. ``has_pipefail``:
-    the shell is started with ``-o pipefail``.
+    the shell is started with ``-o pipefail``. ``machine`` are facts about the machine (``MACHINE_GPUS``).
     """
 
     text: str
@@ -36,6 +36,7 @@ class Snippet:
     cwd: Fact[str] = field(default_factory=absent)
     written: str = ""
     has_pipefail: bool = False
+    machine: Mapping[str, Fact[str]] = field(default_factory=dict)
 
     def scope(self) -> Scope:
         """The state for the reader of shell text."""

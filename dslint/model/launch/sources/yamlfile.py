@@ -10,6 +10,8 @@ from typing import Any
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import text_may_start
+from dslint.model.launch.commandlines import IMAGE_DECIDES
+from dslint.model.launch.sources import machinegpus
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
@@ -19,6 +21,7 @@ from dslint.parse.yamldoc import parse_yaml
 _EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
 _SEPARATOR = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DEPTH = 12
+_NOTHING: machinegpus.Facts = {}
 Variables = Mapping[str, "Value | None"]
 
 
@@ -49,7 +52,8 @@ class _Reader:
             yield from self._compose()
         elif isinstance(data.get("run"), str) and {"resources", "num_nodes", "setup", "envs", "workdir"} & set(data):
             variables = {**self._of_skypilot(data), **self._variables("/envs"), **self._variables("/secrets")}
-            yield from self._text("/run", variables, cwd=absent())
+            gpus = machinegpus.of_accelerators(self.source, self.doc, "/resources/accelerators")
+            yield from self._text("/run", variables, cwd=absent(), machine=gpus)
         elif "kind" in data and "apiVersion" in data:
             yield from self._resource(data)
         elif isinstance(data.get("command"), str) and _AZURE & set(data):
@@ -62,7 +66,8 @@ class _Reader:
         if isinstance(data.get("tasks"), dict):
             yield from self._tasks()
         elif isinstance(data.get("commands"), list) and isinstance(data.get("type"), str):  # dstack
-            yield from self._items("/commands", self._variables("/env"), is_open=True)
+            gpus = machinegpus.of_accelerators(self.source, self.doc, "/resources/gpu")
+            yield from self._items("/commands", self._variables("/env"), is_open=True, machine=gpus)
         elif not self.doc.path.endswith(("config.yaml", "config.yml")):
             yield from self._gitlab()
 
@@ -74,7 +79,8 @@ class _Reader:
         trainer = self.doc.get("/spec/trainer")
         if isinstance(trainer, dict) and ("command" in trainer or "args" in trainer):
             variables = {**self._injected(), **self._variables("/spec/trainer/env")}
-            yield from self._started("/spec/trainer", "command", "args", variables)
+            gpus = machinegpus.of_container(self.source, self.doc, "/spec/trainer/resourcesPerNode")
+            yield from self._started("/spec/trainer", "command", "args", variables, gpus)
 
     def _github(self, data: dict[str, Any]) -> Iterator[Snippet]:
         """``jobs.*.steps[*].run`` with the variables of the workflow, the job and the step."""
@@ -110,11 +116,13 @@ class _Reader:
                 if isinstance(self.doc.get(item), str):
                     yield from self._text(item, variables, cwd=absent())
 
-    def _items(self, at: str, variables: Variables, *, is_open: bool = False) -> Iterator[Snippet]:
+    def _items(
+        self, at: str, variables: Variables, *, is_open: bool = False, machine: machinegpus.Facts = _NOTHING
+    ) -> Iterator[Snippet]:
         """A list of texts, each for a shell."""
         for item in [f"{at}/{number}" for number in range(len(self.doc.get(at)))]:
             if isinstance(self.doc.get(item), str):
-                yield from self._text(item, variables, cwd=absent(), is_open=is_open)
+                yield from self._text(item, variables, cwd=absent(), is_open=is_open, machine=machine)
 
     def _tasks(self) -> Iterator[Snippet]:
         """``cmds`` of each task of a Taskfile: texts, or tables with a ``cmd``; Go templates are filled in before."""
@@ -172,7 +180,8 @@ class _Reader:
         for _, at, service in self.doc.children("/services"):
             if isinstance(service, dict):
                 variables = self._variables(f"{at}/environment")
-                yield from self._started(at, "entrypoint", "command", variables)
+                gpus = machinegpus.of_service(self.source, self.doc, at)
+                yield from self._started(at, "entrypoint", "command", variables, gpus)
 
     def _containers(self, at: str, data: Any, depth: int) -> Iterator[Snippet]:
         """``command`` and ``args`` of each container, wherever an operator's resource keeps its pods."""
@@ -187,11 +196,14 @@ class _Reader:
                         pod = f"{here}/{number}"
                         injects = not (str(self.doc.get("/apiVersion")).startswith(_OF_KUBERNETES))
                         variables = {**(self._injected() if injects else {}), **self._variables(f"{pod}/env")}
-                        yield from self._started(pod, "command", "args", variables)
+                        gpus = machinegpus.of_container(self.source, self.doc, f"{pod}/resources")
+                        yield from self._started(pod, "command", "args", variables, gpus)
             else:
                 yield from self._containers(here, value, depth + 1)
 
-    def _started(self, at: str, first: str, second: str, variables: Variables) -> Iterator[Snippet]:
+    def _started(
+        self, at: str, first: str, second: str, variables: Variables, machine: machinegpus.Facts
+    ) -> Iterator[Snippet]:
         """Two lists of words that are one command line, or a text for the shell."""
         words: list[object] = []
         places: list[str] = []
@@ -200,27 +212,33 @@ class _Reader:
             if isinstance(value, str) and name == first and isinstance(self.doc.get(f"{at}/{second}"), str):
                 line = f"{value} {self.doc.get(f'{at}/{second}')}"  # compose splits both into words
                 if text_may_start(line):
-                    yield Snippet(
-                        line, 0, self.doc.values[f"{at}/{name}"], variables, frozenset(variables), True, _IMAGE
-                    )
+                    span = self.doc.values[f"{at}/{name}"]
+                    yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE, machine=machine)
                 return
             if isinstance(value, str) and not words:
-                yield from self._text(f"{at}/{name}", variables, cwd=_IMAGE, is_open=True)
+                yield from self._text(f"{at}/{name}", variables, cwd=_IMAGE, is_open=True, machine=machine)
             for number, word in enumerate(value if isinstance(value, list) else ()):
                 words.append(word)
                 places.append(f"{at}/{name}/{number}")
         text = shell_text(words)
         if text is not None:
-            yield from self._text(places[text], variables, cwd=_IMAGE, is_open=True)
+            yield from self._text(places[text], variables, cwd=_IMAGE, is_open=True, machine=machine)
         elif words:
             filled = [None if isinstance(w, str) and "$" in w else w for w in words]
             line = command_line(filled)
             if text_may_start(line):
                 span = Span(self.doc.values[places[0]].start, self.doc.values[places[-1]].end)
-                yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE)
+                yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE, machine=machine)
 
     def _text(
-        self, at: str, variables: Variables, *, cwd: Fact[str], is_open: bool = False, has_pipefail: bool = False
+        self,
+        at: str,
+        variables: Variables,
+        *,
+        cwd: Fact[str],
+        is_open: bool = False,
+        has_pipefail: bool = False,
+        machine: machinegpus.Facts = _NOTHING,
     ) -> Iterator[Snippet]:
         """A scalar that a shell runs."""
         span = self.doc.values[at]
@@ -228,7 +246,7 @@ class _Reader:
         written, text = text, _EXPRESSION.sub(lambda m: unset(len(m[0])), text)
         if text_may_start(text):
             exported = frozenset(variables)
-            yield Snippet(text, base, anchor, variables, exported, is_open, cwd, written, has_pipefail)
+            yield Snippet(text, base, anchor, variables, exported, is_open, cwd, written, has_pipefail, machine)
 
     def _variables(self, at: str) -> dict[str, Value | None]:
         """A mapping of variables, a list of ``NAME=value``, or a list of ``{name, value}``."""
@@ -262,7 +280,7 @@ _INJECTED: Variables = dict.fromkeys(
 _AZURE = frozenset({"environment", "distribution", "compute", "$schema"})
 # Resources of Kubernetes itself, into which no operator puts variables.
 _OF_KUBERNETES = ("batch/v1", "v1", "apps/", "jobset.")
-_IMAGE: Fact[str] = unknown("the image decides")
+_IMAGE: Fact[str] = unknown(IMAGE_DECIDES)
 _UNSAID: Fact[str] = unknown("the workflow computes the directory")
 
 
