@@ -7,7 +7,7 @@ import argparse
 from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
-COMMANDS = ("check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts")
+COMMANDS = ("check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts", "server")
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
 FORMATS = ("concise", "full", "json", "github", "sarif")
@@ -24,6 +24,7 @@ commands:
   dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
   dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint, plan
   dslint facts FILE:LINE    what dslint believes at a line of a script, and why something is unknown to it
+  dslint server             the language server for editors (docs/editor.md)
   dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
 To lint a file or folder that is called like a command, write ./rule.
 

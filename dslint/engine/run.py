@@ -137,6 +137,9 @@ class Run:
         settings.use_project_rules()
         self.enabled = frozenset(r.code for r in all_rules() if settings.enabled(r.code))
         self.surroundings = surroundings or Surroundings(settings, overrides)
+        # What was read and joined, for those who show more of a run than its findings.
+        self.inputs = Inputs()
+        self.joined: Joined | None = None
 
     def check(self, paths: Sequence[str]) -> Result:
         """Judge files and folders."""
@@ -169,7 +172,8 @@ class Run:
                 self._add_used_configs(paths, inputs, plans, given)
                 contexts = self.contexts(plans, naming, around.accelerate, inputs, workspace)
             reads = list(launch)
-        return self.judged(inputs, reads, Joined(plans, judge, contexts, workspace, given), found.missing)
+        self.inputs, self.joined = inputs, Joined(plans, judge, contexts, workspace, given)
+        return self.judged(inputs, reads, self.joined, found.missing)
 
     def judged(self, inputs: Inputs, reads: Sequence[LaunchRead], joined: Joined, problems: list[str]) -> Result:
         """What the rules say, without what the user suppresses, in the order of files and lines."""
