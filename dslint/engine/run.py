@@ -140,6 +140,7 @@ class Run:
         # What was read and joined, for those who show more of a run than its findings.
         self.inputs = Inputs()
         self.joined: Joined | None = None
+        self.embedded: Sequence[DataDoc] = ()
 
     def check(self, paths: Sequence[str]) -> Result:
         """Judge files and folders."""
@@ -181,7 +182,7 @@ class Run:
         of_accelerate = self._of_accelerate(inputs, plans, joined.workspace)
         with self._scripts(inputs, contexts) as of_scripts:
             # Here, since the workers are at the scripts meanwhile.
-            embedded = embedded_configs(inputs, reads)
+            self.embedded = embedded = embedded_configs(inputs, reads)
             findings = [
                 *inputs.findings,
                 *self._document_rules("config", inputs.configs, contexts),

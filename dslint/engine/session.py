@@ -102,7 +102,7 @@ class Session:
         if joined is not None:
             unread = inputs.findings
             planned = Planned(joined.plans, [], unread, inputs.files, run.surroundings, joined.workspace)
-        return Look(result, planned, [*inputs.configs, *inputs.sections], texts, is_whole)
+        return Look(result, planned, [*inputs.configs, *run.embedded], texts, is_whole)
 
     def is_smaller_than(self, most: int) -> bool:
         """The folder has fewer files that may concern dslint."""

@@ -147,7 +147,8 @@ class Surroundings:
         locks: list[Locked] = []
         beside: set[str] = set()
         for at in _up_to_root(folder):
-            names = [*_names_in(at), *(f"requirements/{name}" for name in _names_in(os.path.join(at, "requirements")))]
+            inner = self._names_in(os.path.join(at, "requirements"))
+            names = [*self._names_in(at), *(f"requirements/{name}" for name in inner)]
             lists = {*version_files(names), *(name for name in names if is_lock(name.rpartition("/")[2]))}
             is_nearest = not locks
             for name in (*lists, *told_files(names)):
@@ -179,10 +180,7 @@ class Surroundings:
     def _read_versions(self, folder: str, told: bool) -> dict[str, VersionFact]:
         from dslint.model.versions.resolve import parse_versions, stronger, told_files, version_files
 
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            return {}
+        names = self._names_in(folder)
         found: dict[str, VersionFact] = {}
         for name in told_files(names) if told else version_files(names):
             source = self._source(os.path.join(folder, name))
@@ -191,6 +189,16 @@ class Surroundings:
             for library, fact in parse_versions(source, self._included(source, folder)).items():
                 found[library] = stronger(found[library], fact) if library in found else fact
         return found
+
+    def _names_in(self, folder: str) -> list[str]:
+        """The names of what stands in a folder, or is given as text in it."""
+        try:
+            names = set(os.listdir(folder))
+        except OSError:
+            names = set()
+        shown = os.path.relpath(folder).replace(os.sep, "/") if self.overrides else ""
+        names.update(path.rpartition("/")[2] for path in self.overrides if (os.path.dirname(path) or ".") == shown)
+        return sorted(names)
 
     def _source(self, path: str) -> SourceFile | None:
         shown = os.path.relpath(path).replace(os.sep, "/")
@@ -253,13 +261,6 @@ def _is_root(folder: str) -> bool:
     if os.path.dirname(folder) == folder or os.path.exists(os.path.join(folder, ".git")):
         return True
     return len(folder) <= len(os.path.expanduser("~").rstrip("/"))
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _up_to_root(folder: str) -> Iterator[str]:

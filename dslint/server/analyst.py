@@ -20,6 +20,8 @@ from dslint.server.documents import Documents
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dslint.settings import Settings
+
 log = logging.getLogger(__name__)
 
 # Seconds without a change before a look begins: keys come faster than this.
@@ -41,11 +43,15 @@ class Wanted:
 
 @dataclass
 class Outcome:
-    """A look, and the request that it answers. ``seconds`` it took; ``problem`` is what is wrong with the settings."""
+    """A look with the settings of its folder, and the request that it answers.
+
+    ``seconds`` it took; ``problem`` is what is wrong with the settings.
+    """
 
     look: Look
     wanted: Wanted
     folder: str
+    settings: Settings
     seconds: float = 0.0
     problem: str = ""
 
@@ -199,7 +205,7 @@ class Analyst:
                 look = self._whole(folder, texts)
             seconds = time.monotonic() - began
             log.info("looked at %s in %.3f s, %d findings", root, seconds, len(look.result.findings))
-            self._listener.looked(Outcome(look, wanted, root, seconds, folder.problem))
+            self._listener.looked(Outcome(look, wanted, root, folder.session.settings, seconds, folder.problem))
 
     def _whole(self, folder: _Folder, texts: Mapping[str, str]) -> Look:
         if not folder.is_whole:

@@ -28,7 +28,7 @@ _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     ]
 )
 # Seconds that a request waits for a look at the text that the client has.
-_WAIT = 5.0
+_WAIT = 20.0
 
 
 class DslintServer(LanguageServer, Listener):
@@ -43,7 +43,7 @@ class DslintServer(LanguageServer, Listener):
         self._analyst: Analyst | None = None
         self._published: dict[str, dict[str, list[types.Diagnostic]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._asked = 0
+        self.asked = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._in_progress: set[str] = set()
         self._said: set[str] = set()
@@ -83,7 +83,7 @@ class DslintServer(LanguageServer, Listener):
     def look(self) -> None:
         """Ask for a look at what the client has now."""
         if self._analyst is not None:
-            self._asked = self._analyst.want(self.documents)
+            self.asked = self._analyst.want(self.documents)
 
     def end(self, is_said: bool = False) -> None:
         """The client is gone; ``is_said``: it has asked to shut down."""
@@ -104,9 +104,9 @@ class DslintServer(LanguageServer, Listener):
         path = path_of(uri)
         if path is None:
             return None
-        if all(outcome.wanted.number < self._asked for outcome in self.outcomes.values()):
+        if all(outcome.wanted.number < self.asked for outcome in self.outcomes.values()):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((self._asked, waiting))
+            self._waiting.append((self.asked, waiting))
             try:
                 await asyncio.wait_for(waiting, _WAIT)
             except asyncio.TimeoutError:
@@ -148,6 +148,10 @@ class DslintServer(LanguageServer, Listener):
         if text not in self._said:
             self._said.add(text)
             self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"dslint: {text}"))
+
+    def say(self, text: str) -> None:
+        """Show a text that the user has asked for."""
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
 
     def _publish(self, outcome: Outcome, found: dict[str, list[types.Diagnostic]]) -> None:
         if outcome.problem:

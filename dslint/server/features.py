@@ -7,6 +7,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from dslint.server import asked
 from dslint.server.app import DslintServer
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ def register(server: DslintServer) -> None:
     _texts(server)
     _notebooks(server)
     _workspace(server)
+    asked.register(server)
 
 
 def _life(server: DslintServer) -> None:
