@@ -182,7 +182,7 @@ class Run:
         of_accelerate = self._of_accelerate(inputs, plans, joined.workspace)
         with self._scripts(inputs, contexts) as of_scripts:
             # Here, since the workers are at the scripts meanwhile.
-            self.embedded = embedded = embedded_configs(inputs, reads)
+            self.embedded = embedded = self._embedded(inputs, reads)
             findings = [
                 *inputs.findings,
                 *self._document_rules("config", inputs.configs, contexts),
@@ -207,6 +207,9 @@ class Run:
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, problems, inputs.files, frozenset(given))
+
+    def _embedded(self, inputs: Inputs, reads: Sequence[LaunchRead]) -> Sequence[DataDoc]:
+        return embedded_configs(inputs, reads)
 
     def _launch(self, inputs: Inputs) -> LaunchStage:
         """The launch stage begins its work."""
@@ -242,13 +245,16 @@ class Run:
             # A YAML file that cannot be read to its end says too little about what is missing in it.
             if kind == "accelerate" and doc.problems:
                 continue
-            for rule in rules:
-                # Before the rule is loaded: most rules have nothing to say about most configs.
-                if kind == "config" and not (rule.may_concern(doc) and _is_for_reader(rule, doc, context)):
-                    continue
-                check = load_rule(rule.code).module.check
-                for finding in self._run(rule.code, path, partial(check, doc, context)):
-                    yield _with_run(kind, finding, doc, context)
+            yield from self._on_document(kind, doc, context, rules)
+
+    def _on_document(self, kind: str, doc: Any, context: Context, rules: Sequence[RuleInfo]) -> Iterable[Finding]:
+        for rule in rules:
+            # Before the rule is loaded: most rules have nothing to say about most configs.
+            if kind == "config" and not (rule.may_concern(doc) and _is_for_reader(rule, doc, context)):
+                continue
+            check = load_rule(rule.code).module.check
+            for finding in self._run(rule.code, doc.source.path, partial(check, doc, context)):
+                yield _with_run(kind, finding, doc, context)
 
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""

@@ -54,6 +54,15 @@ class Surroundings:
         self._contexts: dict[str, Context] = {}
         self._locks: dict[str, Locked | None] = {}
 
+    def renewed(self, overrides: Mapping[str, str]) -> Surroundings:
+        """These over other texts: themselves where all that they were asked for stays the same."""
+        other = Surroundings(self._settings, overrides, self._installed)
+        is_same = all(other._versions_for(folder) == found for folder, found in self._libraries.items())
+        if is_same and all(other._locked_at(folder) == found for folder, found in self._locks.items()):
+            self.overrides = overrides
+            return self
+        return other
+
     def context(self, path: str, joined: Context | None = None) -> Context:
         """The context of a file: what the user states, what its run plans say, then the project.
 

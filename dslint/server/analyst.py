@@ -203,14 +203,20 @@ class Analyst:
                 look = folder.session.glance(list(texts), texts, self._is_stale)
             else:
                 look = self._whole(folder, texts)
-            seconds = time.monotonic() - began
-            log.info("looked at %s in %.3f s, %d findings", root, seconds, len(look.result.findings))
-            self._listener.looked(Outcome(look, wanted, root, folder.session.settings, seconds, folder.problem))
+            self._tell(folder, look, wanted, began)
+            if not look.is_settled:
+                # What imports the changed files, once these are told.
+                self._tell(folder, folder.session.look(texts, self._is_stale), wanted, began)
+
+    def _tell(self, folder: _Folder, look: Look, wanted: Wanted, began: float) -> None:
+        seconds = time.monotonic() - began
+        log.info("looked at %s in %.3f s, %d findings", folder.root, seconds, len(look.result.findings))
+        self._listener.looked(Outcome(look, wanted, folder.root, folder.session.settings, seconds, folder.problem))
 
     def _whole(self, folder: _Folder, texts: Mapping[str, str]) -> Look:
         if not folder.is_whole:
             self._listener.first_look(folder.root, "reading")
-        look = folder.session.look(texts, self._is_stale)
+        look = folder.session.look(texts, self._is_stale, is_quick=folder.is_whole)
         if not folder.is_whole:
             folder.is_whole = True
             folder.session.save()
