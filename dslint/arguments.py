@@ -7,7 +7,20 @@ import argparse
 from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
-COMMANDS = ("check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts", "versions")
+COMMANDS = (
+    "check",
+    "run",
+    "plan",
+    "rule",
+    "rules",
+    "probe",
+    "triage",
+    "doctor",
+    "schema",
+    "facts",
+    "versions",
+    "server",
+)
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
 FORMATS = ("concise", "full", "json", "github", "sarif")
@@ -25,6 +38,7 @@ commands:
   dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint, plan
   dslint versions [PATHS]   the releases of each library that a project can run with, and what to pin
   dslint facts FILE:LINE    what dslint believes at a line of a script, and why something is unknown to it
+  dslint server             the language server for editors (docs/editor.md)
   dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
 To lint a file or folder that is called like a command, write ./rule.
 

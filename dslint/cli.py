@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from dslint.settings import Settings
 
 OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+# Commands whose ``main`` takes their arguments as they are.
+_MODULES = {
+    "doctor": "dslint.doctor.command",
+    "facts": "dslint.factsview.command",
+    "schema": "dslint.schema_command",
+    "server": "dslint.server.command",
+    "triage": "dslint.triage.command",
+}
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
@@ -83,18 +91,10 @@ def run(arguments: list[str]) -> int:
         from dslint.runner.command import main as preflight
 
         return preflight(rest, run_parser())
-    if command == "doctor":
-        from dslint.doctor.command import main as doctor
+    if command in _MODULES:
+        from importlib import import_module
 
-        return doctor(rest)
-    if command == "facts":
-        from dslint.factsview.command import main as facts
-
-        return facts(rest)
-    if command == "schema":
-        from dslint.schema_command import main as schema
-
-        return schema(rest)
+        return int(import_module(_MODULES[command]).main(rest))
     if command == "rules":
         listed = rules_parser().parse_args(rest)
         return _list_rules(listed.output_format, listed.project_rules)
@@ -102,10 +102,6 @@ def run(arguments: list[str]) -> int:
         from dslint.probe.command import main as probe
 
         return probe(rest, _subjects)
-    if command == "triage":
-        from dslint.triage.command import main as triage
-
-        return triage(rest)
     with seldom_collected():  # modules are made of objects, too
         return check(check_parser().parse_args(rest))
 

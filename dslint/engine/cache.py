@@ -170,6 +170,18 @@ class RememberedResults:
         if self._cache is not None:
             self._cache.put(key, path, findings, asked)
 
+    def rests_on(self, key: str) -> Sequence[tuple[Question, str]]:
+        """The questions about other files behind what is remembered under a key."""
+        known = self._findings.get(key) or self._from_cache.get(key)
+        return known[1] if known is not None else ()
+
+    def forget(self, key: str) -> None:
+        """Nobody will ask for this key again."""
+        self._findings.pop(key, None)
+        self._from_cache.pop(key, None)
+        if len(self._marked) > _MOST:
+            self._marked.clear()
+
     def marked(self, content: str) -> tuple[str, ...] | None:
         """The rules that find their markers in the content with this digest, ``None`` when nobody has looked."""
         found = self._marked.get(content)
@@ -181,10 +193,12 @@ class RememberedResults:
         if self._cache is not None:
             self._cache.mark(content, codes)
 
-    def save(self) -> None:
-        """Write what the runs used."""
+    def save(self, is_last: bool = False) -> None:
+        """Write what the runs used. ``is_last``: what comes later stays in this process."""
         if self._cache is not None:
             self._cache.save()
+        if is_last:
+            self._cache = None
 
 
 Results = ResultCache | RememberedResults

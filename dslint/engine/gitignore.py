@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dslint.engine.gitindex import git_folder, repository
+from dslint.engine.gitindex import git_folder, repository, tracked
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -65,6 +65,12 @@ def _ignore_file(path: str, named: str) -> GitIgnoreSpec | None:
     except ValueError:
         return None
     return without(spec, named) if spec and named else spec
+
+
+def forget_git() -> None:
+    """Read indexes and ignore files again: those on disk may have changed."""
+    for kept in (_ignore_file, _excludes_file, repository, tracked):
+        kept.cache_clear()
 
 
 def _read(path: str) -> str:

@@ -97,7 +97,7 @@ def sort_files(found: Discovery, overrides: Mapping[str, str]) -> tuple[Inputs, 
 
     ``overrides`` (path -> text) win over the disk: stdin and --fix.
     """
-    loader = _Loader(overrides)
+    loader = Loader(overrides)
     for path, reason in found.unreadable:
         loader.unreadable(path, f"the folder cannot be read: {reason}")
     for candidate in found.candidates:
@@ -105,16 +105,28 @@ def sort_files(found: Discovery, overrides: Mapping[str, str]) -> tuple[Inputs, 
     return loader.out, loader.read_data
 
 
-class _Loader:
+def read_one(candidate: Candidate, overrides: Mapping[str, str]) -> Inputs:
+    """What one candidate is, with the documents in it."""
+    loader = Loader(overrides)
+    loader.add(candidate)
+    loader.read_data()
+    return loader.out
+
+
+class Loader:
+    """Reads candidates, and sorts them by what they are."""
+
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self.overrides = overrides
         self.out = Inputs()
         self._data_files: list[tuple[str, str, bytes]] = []
 
     def unreadable(self, path: str, reason: str) -> None:
+        """Say that a file or folder cannot be read."""
         self.out.findings.append(unreadable(path, reason))
 
     def add(self, candidate: Candidate) -> None:
+        """Read a candidate; of data files the bytes only."""
         # Files of settings count where they hold commands.
         self.out.files += candidate.kind not in ("tasks", "manifest") or candidate.explicit
         path = candidate.path
@@ -261,13 +273,22 @@ def _parsed(source: SourceFile, kind: str) -> DataDoc:
     return parse_json(source)
 
 
-def embedded_configs(inputs: Inputs, reads: Iterable[LaunchRead]) -> Sequence[DataDoc]:
-    """The DeepSpeed configs inside data files, shell scripts, Python files and notebooks."""
+def embedded_configs(
+    inputs: Inputs, reads: Iterable[LaunchRead], known: dict[str, tuple[bytes, list[DataDoc]]] | None = None
+) -> Sequence[DataDoc]:
+    """The DeepSpeed configs inside data files, shell scripts, Python files and notebooks.
+
+    ``known`` are those of earlier runs by path, with the bytes in which they were found; it takes the others.
+    """
     docs = [*inputs.sections, *(written.doc for read in reads for written in read.written)]
+    known = {} if known is None else known
     for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
         for path, raw in group.items():
-            if may_hold_config(raw):
-                docs += _python_configs(path, raw, kind, inputs.findings)
+            before = known.get(path)
+            if before is None or before[0] is not raw:
+                found = _python_configs(path, raw, kind, inputs.findings) if may_hold_config(raw) else []
+                before = known[path] = raw, found
+            docs += before[1]
     return docs
 
 

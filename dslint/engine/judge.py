@@ -89,6 +89,11 @@ class Judge:
         self._files = files
         self._modules: Project | None = None
 
+    def renew(self, changed: Iterable[str]) -> None:
+        """Files have other texts now (absolute paths)."""
+        if self._modules is not None:
+            self._modules.renew(changed)
+
     def judged(self, job: Job) -> Judged:
         """The findings of one script or notebook."""
         profile = Profile() if self.is_profiled else None

@@ -69,6 +69,10 @@ class LaunchReader:
         # The texts of the files that were read, by path.
         self.sources: dict[str, SourceFile] = {}
 
+    def use(self, workspace: Workspace) -> None:
+        """Read the files that scripts source and call from here."""
+        self._workspace = workspace
+
     def read(self, file: LaunchFile, profile: Profile | None = None) -> LaunchRead:
         """One file."""
         read = LaunchRead(file.path)

@@ -22,18 +22,27 @@ if TYPE_CHECKING:
 
 
 class PlanJudge:
-    """Judges the plans of a run; those that no other plan can change are judged as soon as they are built."""
+    """Judges the plans of a run; those that no other plan can change are judged as soon as they are built.
 
-    def __init__(self, rules: Sequence[RuleInfo], surroundings: Surroundings, profile: Profile | None = None) -> None:
+    ``early`` are plans that an earlier run has judged, with its findings; it takes those of this one.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[RuleInfo],
+        surroundings: Surroundings,
+        profile: Profile | None = None,
+        early: dict[int, tuple[RunPlan, list[Finding]]] | None = None,
+    ) -> None:
         self._rules = PlanRules(rules)
         self._surroundings = surroundings
         self._profile = profile
         # By identity, with the plan: one that is replaced later must not leave its number to another.
-        self._early: dict[int, tuple[RunPlan, list[Finding]]] = {}
+        self._early = {} if early is None else early
 
     def built(self, plan: RunPlan) -> None:
         """Use the time until the next launch file is read. Plans with a config wait for other users of it."""
-        if plan.config is None:
+        if plan.config is None and id(plan) not in self._early:
             self._early[id(plan)] = (plan, self._judged(plan))
 
     def findings(self, plans: Sequence[RunPlan], given: Collection[str]) -> Iterable[Finding]:

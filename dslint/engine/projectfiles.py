@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dslint.engine.gitindex import repository
 from dslint.engine.surroundings import project_root
@@ -32,6 +32,16 @@ class ProjectFiles:
         self._bytes: dict[str, bytes | None] = {}
         self._answers: dict[Question, str] = {}
         self._search = ModuleSearch(self.kind)
+
+    def renew(self, overrides: Mapping[str, str], changed: Iterable[str]) -> list[str]:
+        """Take other texts of some files, which exist before and after; returns their absolute paths."""
+        given = overrides.items()
+        self._texts = {self.absolute(path): text.encode("utf-8", "surrogatepass") for path, text in given}
+        gone = [self.absolute(path) for path in changed]
+        for path in gone:
+            self._bytes.pop(path, None)
+            self._answers.pop(("file", path), None)
+        return gone
 
     def absolute(self, path: str) -> str:
         """The absolute path of a path that the user sees."""

@@ -138,6 +138,10 @@ class Run:
         settings.use_project_rules()
         self.enabled = frozenset(r.code for r in all_rules() if settings.enabled(r.code))
         self.surroundings = surroundings or Surroundings(settings, overrides)
+        # What was read and joined, for those who show more of a run than its findings.
+        self.inputs = Inputs()
+        self.joined: Joined | None = None
+        self.embedded: Sequence[DataDoc] = ()
 
     def check(self, paths: Sequence[str]) -> Result:
         """Judge files and folders."""
@@ -170,7 +174,8 @@ class Run:
                 self._add_used_configs(paths, inputs, plans, given)
                 contexts = self.contexts(plans, naming, around.accelerate, inputs, workspace)
             reads = list(launch)
-        return self.judged(inputs, reads, Joined(plans, judge, contexts, workspace, given), found.missing)
+        self.inputs, self.joined = inputs, Joined(plans, judge, contexts, workspace, given)
+        return self.judged(inputs, reads, self.joined, found.missing)
 
     def judged(self, inputs: Inputs, reads: Sequence[LaunchRead], joined: Joined, problems: list[str]) -> Result:
         """What the rules say, without what the user suppresses, in the order of files and lines."""
@@ -178,7 +183,7 @@ class Run:
         of_accelerate = self._of_accelerate(inputs, plans, joined.workspace)
         with self._scripts(inputs, contexts) as of_scripts:
             # Here, since the workers are at the scripts meanwhile.
-            embedded = embedded_configs(inputs, reads)
+            self.embedded = embedded = self._embedded(inputs, reads)
             findings = [
                 *inputs.findings,
                 *self._document_rules("config", inputs.configs, contexts),
@@ -204,6 +209,9 @@ class Run:
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, problems, inputs.files, frozenset(given))
+
+    def _embedded(self, inputs: Inputs, reads: Sequence[LaunchRead]) -> Sequence[DataDoc]:
+        return embedded_configs(inputs, reads)
 
     def _launch(self, inputs: Inputs) -> LaunchStage:
         """The launch stage begins its work."""
@@ -239,13 +247,16 @@ class Run:
             # A YAML file that cannot be read to its end says too little about what is missing in it.
             if kind == "accelerate" and doc.problems:
                 continue
-            for rule in rules:
-                # Before the rule is loaded: most rules have nothing to say about most configs.
-                if kind == "config" and not (rule.may_concern(doc) and _is_for_reader(rule, doc, context)):
-                    continue
-                check = load_rule(rule.code).module.check
-                for finding in self._run(rule.code, path, partial(check, doc, context)):
-                    yield _with_run(kind, finding, doc, context)
+            yield from self._on_document(kind, doc, context, rules)
+
+    def _on_document(self, kind: str, doc: Any, context: Context, rules: Sequence[RuleInfo]) -> Iterable[Finding]:
+        for rule in rules:
+            # Before the rule is loaded: most rules have nothing to say about most configs.
+            if kind == "config" and not (rule.may_concern(doc) and _is_for_reader(rule, doc, context)):
+                continue
+            check = load_rule(rule.code).module.check
+            for finding in self._run(rule.code, doc.source.path, partial(check, doc, context)):
+                yield _with_run(kind, finding, doc, context)
 
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""

@@ -39,7 +39,8 @@ class ScriptStage:
     """The scripts of one run: results of earlier runs are there at once, many others begin in the background.
 
     A context manager, so that no worker outlives a run that fails. ``enabled`` are the rules whose markers are looked
-    for; ``files`` is the way to what scripts import; ``profile`` takes what all workers spend.
+    for; ``files`` is the way to what scripts import; ``profile`` takes what all workers spend. ``judge`` is one that
+    has judged others before, and judges what no worker does.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class ScriptStage:
         profile: Profile | None = None,
         rule_files: tuple[str, ...] = (),
         enabled: frozenset[str] = frozenset(),
+        judge: Judge | None = None,
     ) -> None:
+        self._judge = judge
         files = files or ProjectFiles()
         files.is_remembered = results is not None
         self._results = results
@@ -99,7 +102,11 @@ class ScriptStage:
                 yield job
 
     def findings(self) -> list[Finding]:
-        """All findings of all jobs."""
+        """All findings of all jobs, each once."""
+        return own_first(self.by_path())
+
+    def by_path(self) -> list[tuple[str, Finding]]:
+        """All findings of all jobs, with the file that was judged."""
         findings = list(self._stored)
         for (key, job), judged in zip(self._missing, self._judged(), strict=True):
             findings += [(job.path, finding) for finding in judged.findings]
@@ -107,7 +114,7 @@ class ScriptStage:
                 self._profile.add(judged.spent)
             if self._results:
                 self._keep(self._results, key, job, judged)
-        return own_first(findings)
+        return findings
 
     @staticmethod
     def _keep(results: Results, key: str, job: Job, judged: Judged) -> None:
@@ -122,7 +129,8 @@ class ScriptStage:
 
     def _judged(self) -> Iterator[Judged]:
         if self._pool is None:
-            return _check_all(Judge(self._profile is not None, self._files), [job for _, job in self._missing])
+            judge = self._judge or Judge(self._profile is not None, self._files)
+            return _check_all(judge, [job for _, job in self._missing])
         return self._pool.results()
 
 

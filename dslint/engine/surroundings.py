@@ -63,6 +63,17 @@ class Surroundings:
         self._ways: dict[tuple[str, str], dict[str, tuple[Way, ...]]] = {}
         self._allowed: dict[str, Allowed] = {}
 
+    def renewed(self, overrides: Mapping[str, str]) -> Surroundings:
+        """These over other texts: themselves where all that they were asked for stays the same."""
+        other = Surroundings(self._settings, overrides, self._installed)
+        is_same = all(other._versions_for(folder) == found for folder, found in self._libraries.items())
+        is_same = is_same and all(other._allowed_at(folder) == found for folder, found in self._allowed.items())
+        if is_same and all(other._locked_at(folder) == found for folder, found in self._locks.items()):
+            self.overrides = overrides
+            self._statements, self._ways = other._statements, other._ways
+            return self
+        return other
+
     def context(self, path: str, joined: Context | None = None) -> Context:
         """The context of a file: what the user states, what its run plans say, then the project.
 
@@ -156,7 +167,8 @@ class Surroundings:
         locks: list[Locked] = []
         beside: set[str] = set()
         for at in _up_to_root(folder):
-            names = [*_names_in(at), *(f"requirements/{name}" for name in _names_in(os.path.join(at, "requirements")))]
+            inner = self._names_in(os.path.join(at, "requirements"))
+            names = [*self._names_in(at), *(f"requirements/{name}" for name in inner)]
             lists = {*version_files(names), *(name for name in names if is_lock(name.rpartition("/")[2]))}
             is_nearest = not locks
             for name in (*lists, *told_files(names)):
@@ -208,9 +220,9 @@ class Surroundings:
     ) -> Iterator[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
         from dslint.model.versions.resolve import statements_of, told_files, version_files, workflow_files
 
-        names = _names_in(folder)
+        names = self._names_in(folder)
         if kind == "ci":
-            names = _names_in(os.path.join(folder, ".github", "workflows")) if ".github" in names else []
+            names = self._names_in(os.path.join(folder, ".github", "workflows")) if ".github" in names else []
         for name in {"files": version_files, "told": told_files, "ci": workflow_files}[kind](names):
             source = self._source(os.path.join(folder, name))
             if source is not None:
@@ -245,6 +257,16 @@ class Surroundings:
         if (folder, kind) not in self._ways:
             self._ways[folder, kind] = ways_by_library(stated for _, stated in self.files_in(folder, kind))
         return self._ways[folder, kind]
+
+    def _names_in(self, folder: str) -> list[str]:
+        """The names of what stands in a folder, or is given as text in it."""
+        try:
+            names = set(os.listdir(folder))
+        except OSError:
+            names = set()
+        shown = os.path.relpath(folder).replace(os.sep, "/") if self.overrides else ""
+        names.update(path.rpartition("/")[2] for path in self.overrides if (os.path.dirname(path) or ".") == shown)
+        return sorted(names)
 
     def _source(self, path: str) -> SourceFile | None:
         shown = os.path.relpath(path).replace(os.sep, "/")
@@ -307,13 +329,6 @@ def _is_root(folder: str) -> bool:
     if os.path.dirname(folder) == folder or os.path.exists(os.path.join(folder, ".git")):
         return True
     return len(folder) <= len(os.path.expanduser("~").rstrip("/"))
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _up_to_root(folder: str) -> Iterator[str]:

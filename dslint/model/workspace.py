@@ -170,6 +170,17 @@ class Workspace:
             self._memo[key] = make()
         return cast("T", self._memo[key])
 
+    def remembered(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """``make`` called, or its last result where the objects of the key are the same and no file of it has changed.
+
+        This workspace, which sees one state of the files, always calls.
+        """
+        del key
+        return make()
+
+    def rests_on(self, script: str) -> None:
+        """Note that what is being made rests on a script and all that it imports."""
+
     def _document(self, path: str, kind: str, parse: Callable[[SourceFile], DataDoc]) -> DataDoc | None:
         return self.memo(kind, path, parse)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -126,6 +126,22 @@ class ImportGraph:
             text = raw.decode("utf-8", "replace") if raw is not None else None
             self._files[path] = None if text is None else self._read(files, path, text)
         return self._files[path]
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Read these files again when somebody asks."""
+        for path in paths:
+            self._files.pop(path, None)
+        self._clean.clear()
+
+    def reach(self, files: Files, path: str) -> set[str]:
+        """Return a file and all files that it imports, and these in turn."""
+        found, pending = {path}, [path]
+        while pending:
+            file = self.file(files, pending.pop())
+            fresh = set(file.imports) - found if file is not None else set()
+            found |= fresh
+            pending += fresh
+        return found
 
     def _read(self, files: Files, path: str, text: str) -> File:
         main = _MAIN.search(text)

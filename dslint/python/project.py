@@ -29,6 +29,12 @@ class Project:
         # What interpretations of scripts share.
         self.interpreted = Shared()
 
+    def renew(self, paths: Iterable[str]) -> None:
+        """Forget all but the trees of files; of these files, which have other texts now, the trees, too."""
+        self._asked.clear()
+        self._used.clear()
+        self.interpreted = self.interpreted.without(paths)
+
     # -- what was asked -----------------------------------------------------------------------------------------
 
     def asked_by(self, asker: Asker) -> tuple[tuple[Question, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -54,6 +54,13 @@ class Shared:
             made = self._started[worlds] = Shared()
             made.parsed, made.trees, made.interned, made.numbers = self.parsed, self.trees, self.interned, self.numbers
         return self._started[worlds]
+
+    def without(self, paths: Iterable[str]) -> Shared:
+        """Return another one with the trees of this one but for those of some files, and nothing that rests on them."""
+        gone = set(paths)
+        made = Shared()
+        made.parsed = {path: module for path, module in self.parsed.items() if path not in gone}
+        return made
 
     def module_of(self, source: SourceFile, tree: ast.Module, path: str) -> Module:
         """Return the module of a script, whose tree is there, for it and for modules that import it.

@@ -30,8 +30,9 @@ ALLOWED = {
     "factsview": {"core", "python", "engine"},
     "versionsview": {"core", "parse", "python", "model", "rules", "engine"},
     "runner": {"core", "model", "engine", "report", "planview"},
+    "server": {"core", "parse", "model", "rules", "engine", "report", "planview"},
     "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor", "planview"}
-    | {"factsview", "versionsview", "runner"},
+    | {"factsview", "versionsview", "runner", "server"},
 }
 # Modules at the top of the package belong to a room.
 TOP = {
@@ -50,7 +51,7 @@ REPORT_MAY_SEE = {"dslint.rules.base", "dslint.rules.index", "dslint.rules.info"
 PROBE_MAY_SEE = {"dslint.rules.index", "dslint.rules.info", "dslint.rules.registry"}
 # What reads files or the environment, or starts programs.
 IMPURE = ("os", "pathlib", "subprocess", "socket", "io")
-HEAVY = ("libcst", "jsonschema", "pydantic", "rich", "tree_sitter", "torch", "deepspeed", "packaging")
+HEAVY = ("libcst", "jsonschema", "pydantic", "rich", "tree_sitter", "torch", "deepspeed", "packaging", "pygls", "lsprotocol")
 
 
 def modules() -> list[Path]:

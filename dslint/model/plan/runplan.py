@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known
@@ -205,11 +206,15 @@ def build_plans(
     plans: list[RunPlan] = []
     for command in commands:
         made = written(command.location.path) if written is not None else ()
-        plans.append(_build(command, workspace, told, written=made))
+        key = ("plan", command, *made)
+        plans.append(workspace.remembered(key, partial(_build, command, workspace, told, written=made)))
         built(plans[-1])
     used = {workspace.normal(plan.recipe.path) for plan in plans if plan.recipe is not None}
     alone = [found for found in recipes if workspace.normal(found.doc.path) not in used]
-    plans += [_build(standalone(found), workspace, told, found) for found in alone]
+    plans += [
+        workspace.remembered(("recipe", found), partial(_build, standalone(found), workspace, told, found))
+        for found in alone
+    ]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
         by_hand = started_by_hand(path, workspace) if path not in started else None

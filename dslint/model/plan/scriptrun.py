@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,8 @@ from dslint.python.values import Instance, Value
 
 # Where the interpreter sees the files that the user sees by relative paths.
 _ROOT = "/project"
+# What the interpretations share is kept under this name.
+RUNS = "script runs"
 # Interpretations are large; several questions about a script follow each other.
 _KEPT = 4
 
@@ -149,7 +151,7 @@ def script_run(path: str, workspace: Workspace, question: Question | None = None
     """
     if not workspace.interprets:
         return None
-    runs = _runs(workspace)
+    runs = _runs(workspace, path)
     path = workspace.normal(path)
     key = (path, question)
     for known, run in runs.recent:
@@ -166,14 +168,14 @@ def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -
     if not workspace.interprets:
         return None
     worlds = launch.worlds if launch is not None else None
-    shared = _runs(workspace).shared
+    shared = _runs(workspace, path).shared
     analysis = Analysis(WorkspaceFiles(workspace, path), worlds, shared=shared.started(worlds) if launch else shared)
     analysis.machine.launch = launch
     return _interpreted(path, analysis, workspace)
 
 
 def _focused(path: str, workspace: Workspace, question: Question) -> ScriptRun | None:
-    runs, files = _runs(workspace), WorkspaceFiles(workspace, path)
+    runs, files = _runs(workspace, path), WorkspaceFiles(workspace, path)
     main = files.absolute(path)
     if not runs.graph.concerns(files, main, question):
         return None
@@ -194,7 +196,7 @@ def command_lines(path: str, workspace: Workspace) -> tuple[list[tuple[Event, Co
     """Where a script parses its command line, with the options there; why it may elsewhere, too; and its run."""
     if not workspace.interprets:
         return [], "", None
-    runs, files = _runs(workspace), WorkspaceFiles(workspace, path)
+    runs, files = _runs(workspace, path), WorkspaceFiles(workspace, path)
     question = command_line(libraries())
     known = next((run for (at, _), run in runs.recent if run is not None and at == path and run.has_options), None)
     if known is not None:
@@ -235,7 +237,7 @@ def _lost(run: ScriptRun) -> Iterator[tuple[ast.AST, Module]]:
 
 def imported_sources(path: str, workspace: Workspace, steps: int, most: int) -> Iterator[SourceFile]:
     """Yield a script and the modules of the project that it imports: ``steps`` imports deep, ``most`` files in all."""
-    files, graph = WorkspaceFiles(workspace, path), _runs(workspace).graph
+    files, graph = WorkspaceFiles(workspace, path), _runs(workspace, path).graph
     main = files.absolute(workspace.normal(path))
     pending, seen = [(main, 0)], {main}
     while pending:
@@ -256,8 +258,26 @@ def _notebook(source: SourceFile) -> Module | None:
     return module if isinstance(module, Module) else None
 
 
-def _runs(workspace: Workspace) -> _Runs:
-    return workspace.kept("script runs", _Runs)
+def _runs(workspace: Workspace, path: str = "") -> _Runs:
+    if path:
+        workspace.rests_on(workspace.normal(path))
+    return workspace.kept(RUNS, _Runs)
+
+
+def imported_by(path: str, workspace: Workspace) -> set[str]:
+    """A script and the files of the project that it imports, and these in turn, by user-facing path."""
+    files = WorkspaceFiles(workspace, path)
+    reached = _runs(workspace).graph.reach(files, files.absolute(workspace.normal(path)))
+    return {files.shown(found) for found in reached}
+
+
+def forget(paths: Iterable[str], workspace: Workspace) -> None:
+    """Read these scripts again, and keep of all others no more than their trees."""
+    runs = _runs(workspace)
+    absolute = [WorkspaceFiles(workspace, path).absolute(path) for path in paths]
+    runs.graph.forget(absolute)
+    runs.shared = runs.shared.without(absolute)
+    runs.recent.clear()
 
 
 class WorkspaceFiles:

@@ -1,0 +1,161 @@
+"""A run over a folder of which most was read and judged before: only what a change concerns is done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dslint.engine.cache import digest
+from dslint.engine.inputs import embedded_configs
+from dslint.engine.judge import Job
+from dslint.engine.launchrules import LaunchJudge
+from dslint.engine.launchstage import LaunchReader
+from dslint.engine.memory import KeptScript, Memory
+from dslint.engine.planning import files_around, naming_scripts, plans_of
+from dslint.engine.planrules import PlanJudge
+from dslint.engine.run import Joined, Result, Run
+from dslint.engine.toldonce import own_first
+from dslint.model.firstlook import may_hold_config
+from dslint.rules.own import SYNTAX_ERROR
+
+if TYPE_CHECKING:
+    from dslint.core.finding import Finding
+    from dslint.engine.cache import Results
+    from dslint.engine.inputs import Inputs
+    from dslint.engine.launchstage import LaunchRead
+    from dslint.model.context import Context
+    from dslint.model.plan.runplan import RunPlan
+    from dslint.parse.data import DataDoc
+    from dslint.rules.info import RuleInfo
+    from dslint.settings import Settings
+
+
+class KeptRun(Run):
+    """``is_quick``: scripts that only import what has changed keep their findings for now, and so do plans where only
+    scripts have changed; ``is_settled`` says afterwards that nothing was left out.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        memory: Memory,
+        results: Results,
+        stop: Callable[[], None],
+        is_quick: bool,
+    ) -> None:
+        super().__init__(settings, memory.texts, results=results, surroundings=memory.surroundings)
+        self._memory = memory
+        self._stop = stop
+        self._is_quick = is_quick
+        self.is_settled = True
+
+    def _check(self, paths: Sequence[str]) -> Result:
+        memory = self._memory
+        inputs = memory.inputs()
+        self._stop()
+        reads = memory.reads(inputs.launch_files.values(), LaunchReader(self.overrides, self._launch_judge()))
+        inputs.launch = reads
+        self._stop()
+        joined = self._joined(paths, inputs)
+        self.inputs, self.joined, memory.joined = inputs, joined, joined
+        self._stop()
+        result = self.judged(inputs, reads, joined, memory.found.missing)
+        if self.is_settled:
+            memory.fresh.clear()
+            memory.forget_unused(inputs, joined.plans, (*inputs.configs, *self.embedded, *inputs.accelerate))
+        return result
+
+    def _joined(self, paths: Sequence[str], inputs: Inputs) -> Joined:
+        memory, given = self._memory, self._memory.given
+        before = memory.joined
+        if before is not None and self._is_quick and self._is_code(inputs):
+            # The plans follow when somebody has time for them.
+            self.is_settled = False
+            self._add_used_configs(paths, inputs, before.plans, given)
+            return replace(before, given=given)
+        judge = PlanJudge(self.rules_of("plan"), self.surroundings, early=memory.judged)
+        around = files_around(inputs, given, self.overrides)
+        naming = naming_scripts(around) if inputs.configs else []
+        plans = plans_of(around, naming, memory.workspace, self.surroundings, built=self._built(judge))
+        self._add_used_configs(paths, inputs, plans, given)
+        contexts = self.contexts(plans, naming, around.accelerate, inputs, memory.workspace)
+        return Joined(plans, judge, contexts, memory.workspace, given)
+
+    def _built(self, judge: PlanJudge) -> Callable[[RunPlan], None]:
+        def built(plan: RunPlan) -> None:
+            self._stop()
+            judge.built(plan)
+
+        return built
+
+    def _is_code(self, inputs: Inputs) -> bool:
+        """Only scripts have changed, of which none starts others or holds a config."""
+        embedded = self._memory.embedded
+        return all(
+            path in inputs.scripts
+            and path not in inputs.launch_files
+            and not embedded.get(path, (b"", []))[1]
+            and not may_hold_config(inputs.scripts[path])
+            for path in self._memory.fresh
+        )
+
+    def _launch_judge(self) -> LaunchJudge:
+        return LaunchJudge(self.rules_of("launch"), self.surroundings)
+
+    def _embedded(self, inputs: Inputs, reads: Sequence[LaunchRead]) -> Sequence[DataDoc]:
+        return embedded_configs(inputs, reads, self._memory.embedded)
+
+    def _on_document(self, kind: str, doc: Any, context: Context, rules: Sequence[RuleInfo]) -> Iterable[Finding]:
+        known = self._memory.documents.get((kind, id(doc)))
+        if known is None or known[0] is not doc or known[1] != context:
+            self._stop()
+            found = list(super()._on_document(kind, doc, context, rules))
+            known = self._memory.documents[(kind, id(doc))] = doc, context, found
+        return known[2]
+
+    @contextmanager
+    def _scripts(self, inputs: Inputs, contexts: Mapping[str, Context]) -> Iterator[Callable[[], list[Finding]]]:
+        from dslint.engine.scripts import ScriptStage
+
+        memory = self._memory
+        kept: list[tuple[str, Finding]] = []
+        todo: dict[str, Job] = {}
+        for job in self._all_jobs(inputs, contexts):
+            known = memory.scripts.get(job.path)
+            is_same = known is not None and known.holds_for(job)
+            if known is not None and is_same and job.path not in memory.stale:
+                kept += [(job.path, finding) for finding in known.findings]
+            elif known is not None and self._is_quick and job.path not in memory.fresh:
+                self.is_settled = False
+                kept += [(job.path, finding) for finding in known.findings]
+            else:
+                todo[job.path] = job
+        jobs = [self._marked(job) for job in todo.values()]
+        files, rules = memory.files, self.settings.rule_files
+        with ScriptStage(jobs, self.results, 1, files, None, rules, self.enabled, memory.judge) as stage:
+
+            def findings() -> list[Finding]:
+                found = stage.by_path()
+                by_path: dict[str, list[Finding]] = {}
+                for path, finding in found:
+                    by_path.setdefault(path, []).append(finding)
+                for path, job in todo.items():
+                    memory.scripts[path] = KeptScript(job.raw, job.context, job.is_named, by_path.get(path, []))
+                    memory.stale.discard(path)
+                return own_first([*kept, *found])
+
+            yield findings
+
+    def _all_jobs(self, inputs: Inputs, contexts: Mapping[str, Context]) -> Iterator[Job]:
+        says_syntax = SYNTAX_ERROR.code in self.enabled
+        for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
+            for path, raw in group.items():
+                context = self.surroundings.context(path, contexts.get(path))
+                yield Job(path, raw, kind, (), context, "", False, says_syntax and path in inputs.named)
+
+    def _marked(self, job: Job) -> Job:
+        content = digest(job.raw)
+        codes = self.results.marked(content) if self.results is not None else None
+        return replace(job, codes=codes or (), content=content, is_marked=codes is not None)

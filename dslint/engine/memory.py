@@ -1,0 +1,152 @@
+"""What is kept of the looks at a folder: files as they were read, and what was made of them, while texts change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dslint.core.finding import Finding
+from dslint.engine.discovery import Candidate, Discovery, discover
+from dslint.engine.inputs import Inputs, LaunchFile, read_one
+from dslint.engine.judge import Job, Judge
+from dslint.engine.launchstage import LaunchRead, LaunchReader
+from dslint.engine.planning import excludes_of
+from dslint.engine.projectfiles import ProjectFiles
+from dslint.engine.surroundings import Surroundings
+from dslint.model.keptworkspace import KeptWorkspace
+
+if TYPE_CHECKING:
+    from dslint.engine.run import Joined
+    from dslint.model.context import Context
+    from dslint.model.plan.runplan import RunPlan
+    from dslint.parse.data import DataDoc
+    from dslint.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class KeptScript:
+    """A script as it was judged: its bytes, what it was judged with, and what was found."""
+
+    raw: bytes
+    context: Context
+    is_named: bool
+    findings: Sequence[Finding]
+
+    def holds_for(self, job: Job) -> bool:
+        """The same bytes are to be judged with the same knowledge."""
+        return self.raw == job.raw and self.is_named == job.is_named and self.context == job.context
+
+
+class Memory:
+    """One folder over texts that change. Which files exist stays the same, else there is a new one.
+
+    ``stale`` are scripts whose last judgement no longer holds, ``fresh`` files whose text has changed since the last
+    whole look.
+    """
+
+    def __init__(self, paths: Sequence[str], settings: Settings, texts: Mapping[str, str]) -> None:
+        self._excludes = excludes_of(settings)
+        self.texts = dict(texts)
+        self.found: Discovery = discover(paths, self._excludes, texts)
+        self.surroundings = Surroundings(settings, texts)
+        self.workspace = KeptWorkspace(texts)
+        self.files = ProjectFiles(texts)
+        self.judge = Judge(files=self.files)
+        self.joined: Joined | None = None
+        self.scripts: dict[str, KeptScript] = {}
+        self.asked: dict[str, frozenset[str]] = {}
+        self.stale: set[str] = set()
+        self.fresh: set[str] = set()
+        self.documents: dict[tuple[str, int], tuple[Any, Context, list[Finding]]] = {}
+        self.embedded: dict[str, tuple[bytes, list[DataDoc]]] = {}
+        self.judged: dict[int, tuple[RunPlan, list[Finding]]] = {}
+        self._candidates = {candidate.path: candidate for candidate in self.found.candidates}
+        self._ignored: set[str] = set()
+        self._parts: dict[str, Inputs] = {}
+        self._reads: dict[str, tuple[LaunchFile, LaunchRead, frozenset[str]]] = {}
+
+    @property
+    def given(self) -> set[str]:
+        """The files that are judged."""
+        return set(self._candidates)
+
+    # -- texts change ------------------------------------------------------------------------------------------
+
+    def takes(self, texts: Mapping[str, str]) -> set[str] | None:
+        """The files whose text differs now; ``None`` where other files exist now."""
+        changed = {path for path in {*texts, *self.texts} if texts.get(path) != self.texts.get(path)}
+        return changed if all(self._is_known(path, texts) for path in changed) else None
+
+    def _is_known(self, path: str, texts: Mapping[str, str]) -> bool:
+        candidate = self._candidates.get(path)
+        if candidate is None and path not in self._ignored:
+            if path in texts and discover([path], self._excludes, texts).candidates:
+                return False
+            self._ignored.add(path)
+        # A file that only its text has made one of ours, or that is nowhere else.
+        return path in texts or ((candidate is None or not candidate.explicit) and os.path.isfile(path))
+
+    def renew(self, texts: Mapping[str, str], changed: set[str]) -> bool:
+        """Take other texts; false where the versions of libraries differ now, so that nothing can be kept."""
+        self.texts = dict(texts)
+        known = self.surroundings.renewed(texts)
+        if known is not self.surroundings:
+            return False
+        absolute = self.files.renew(texts, changed)
+        self.judge.renew(absolute)
+        touched = self.workspace.renew(texts, changed)
+        self._reads = {p: r for p, r in self._reads.items() if p not in changed and touched.isdisjoint(r[2])}
+        for path in changed:
+            self._parts.pop(path, None)
+        self.fresh |= changed
+        self.stale |= changed
+        self.stale |= {path for path, asked in self.asked.items() if not asked.isdisjoint(absolute)}
+        return True
+
+    # -- what was read -----------------------------------------------------------------------------------------
+
+    def inputs(self) -> Inputs:
+        """All files of the folder, as one run reads them."""
+        out = Inputs()
+        for candidate in self.found.candidates:
+            part = self._part(candidate)
+            out.scripts.update(part.scripts)
+            out.notebooks.update(part.notebooks)
+            out.launch_files.update(part.launch_files)
+            out.named |= part.named
+            out.files += part.files
+            for name in ("configs", "sections", "accelerate", "recipes", "findings"):
+                if found := getattr(part, name):
+                    getattr(out, name).extend(found)
+        return out
+
+    def _part(self, candidate: Candidate) -> Inputs:
+        part = self._parts.get(candidate.path)
+        if part is None:
+            part = self._parts[candidate.path] = read_one(candidate, self.texts)
+        return part
+
+    def reads(self, files: Iterable[LaunchFile], reader: LaunchReader) -> list[LaunchRead]:
+        """What the launch files hold, in their order."""
+        reader.use(self.workspace)
+        found = []
+        for file in files:
+            known = self._reads.get(file.path)
+            if known is None or known[0].raw is not file.raw:
+                with self.workspace.noted() as needs:
+                    read = reader.read(file)
+                known = self._reads[file.path] = file, read, frozenset(needs)
+            found.append(known[1])
+        reader.sources.clear()
+        return found
+
+    def forget_unused(self, inputs: Inputs, plans: Sequence[RunPlan], docs: Iterable[DataDoc]) -> None:
+        """After a whole look: what belongs to texts that are gone."""
+        commands = {id(plan.command) for plan in plans}
+        self.workspace.keep_only([*(c for r in self._reads.values() for c in r[1].commands), *inputs.recipes])
+        self.judged = {n: judged for n, judged in self.judged.items() if id(judged[0].command) in commands}
+        alive = {id(doc) for doc in docs}
+        self.documents = {key: row for key, row in self.documents.items() if key[1] in alive}
+        self.scripts = {path: row for path, row in self.scripts.items() if path in self._candidates}

@@ -1,0 +1,252 @@
+"""The thread that looks at folders while the client types: one look at a time, the newest texts first."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dslint.engine.session import Interrupted, Look, Session
+from dslint.engine.surroundings import project_root
+from dslint.server import warm
+from dslint.server.client_settings import Wishes
+from dslint.server.documents import Documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dslint.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# Seconds without a change before a look begins: keys come faster than this.
+DEBOUNCE = 0.03
+# Seconds after which changes no longer end a look: who types all the time is to see something, too.
+_PATIENCE = 1.5
+# A folder with fewer candidates than this is looked at at once, without a process for its first look.
+_SMALL = 60
+_STACK = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the client has now, a copy of its own; ``number`` grows with each request."""
+
+    documents: Documents
+    number: int
+
+
+@dataclass
+class Outcome:
+    """A look with the settings of its folder, and the request that it answers.
+
+    ``seconds`` it took; ``problem`` is what is wrong with the settings.
+    """
+
+    look: Look
+    wanted: Wanted
+    folder: str
+    settings: Settings
+    seconds: float = 0.0
+    problem: str = ""
+
+
+@dataclass
+class _Folder:
+    root: str
+    session: Session
+    problem: str
+    is_whole: bool = False
+    first: subprocess.Popen[bytes] | None = None
+    last: Mapping[str, str] = field(default_factory=dict)
+
+
+class Listener:
+    """Who hears of looks; all of it is called in the thread of the analyst."""
+
+    def looked(self, outcome: Outcome) -> None:
+        """A look has ended."""
+
+    def first_look(self, root: str, share: str) -> None:
+        """The first look at a folder goes on; ``share`` is empty at its end."""
+
+    def failed(self, error: Exception) -> None:
+        """A look has failed: a defect of dslint."""
+
+
+class Analyst:
+    """Looks at the folders of a client.
+
+    ``roots`` are absolute paths of folders. Files outside of them belong to the project around them.
+    """
+
+    def __init__(self, roots: Sequence[str], wishes: Wishes, raw: Mapping[str, Any], listener: Listener) -> None:
+        self._listener = listener
+        self._wake = threading.Condition()
+        self._wanted: Wanted | None = None
+        self._since = 0.0
+        self._number = 0
+        self._looked = 0
+        self._is_over = False
+        self._roots = list(roots)
+        self._wishes, self._raw = wishes, raw
+        self._folders: dict[str, _Folder] = {}
+        self._started = 0.0
+
+    def start(self) -> None:
+        """Begin to wait for work."""
+        before = threading.stack_size(_STACK)
+        try:
+            threading.Thread(target=self._run, name="dslint analyst", daemon=True).start()
+        finally:
+            threading.stack_size(before)
+
+    def want(self, documents: Documents) -> int:
+        """Ask for a look at what is open; returns the number of the request."""
+        with self._wake:
+            self._number += 1
+            self._wanted = Wanted(documents.copy(), self._number)
+            self._since = time.monotonic()
+            self._wake.notify()
+            return self._number
+
+    def use(self, roots: Sequence[str], wishes: Wishes, raw: Mapping[str, Any]) -> None:
+        """From the next look on other folders or wishes count, and files may have come and gone."""
+        with self._wake:
+            self._roots, self._wishes, self._raw = list(roots), wishes, raw
+            self._forget()
+
+    def close(self) -> None:
+        """Never look again."""
+        with self._wake:
+            self._is_over = True
+            self._forget()
+            self._wake.notify()
+
+    def _forget(self) -> None:
+        for folder in self._folders.values():
+            if folder.first is not None:
+                folder.first.kill()
+        self._folders = {}
+
+    # -- in the thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            wanted = self._next()
+            if wanted is None:
+                return
+            self._started = time.monotonic()
+            try:
+                self._look(wanted)
+            except Interrupted:
+                continue
+            except Exception as error:
+                log.exception("a look failed")
+                self._listener.failed(error)
+
+    def _next(self) -> Wanted | None:
+        """The newest request, once nothing has come for a moment; ``None`` at the end."""
+        with self._wake:
+            while not self._is_over:
+                is_idle = self._wanted is None or self._wanted.number == self._looked
+                if is_idle and not self._is_waiting():
+                    self._wake.wait()
+                    continue
+                rest = self._since + DEBOUNCE - time.monotonic() if not is_idle else 0.2
+                if rest > 0:
+                    self._wake.wait(rest)
+                    if is_idle and not self._first_looks():
+                        continue
+                    if not is_idle:
+                        continue
+                assert self._wanted is not None
+                self._looked = self._wanted.number
+                return self._wanted
+            return None
+
+    def _is_waiting(self) -> bool:
+        return any(folder.first is not None for folder in self._folders.values())
+
+    def _first_looks(self) -> bool:
+        """Say how first looks in other processes go; true when one has ended."""
+        is_ended = False
+        for folder in self._folders.values():
+            if folder.first is None:
+                continue
+            if folder.first.poll() is None:
+                self._listener.first_look(folder.root, f"{time.monotonic() - self._started:.0f} s")
+            else:
+                folder.first = None
+                is_ended = True
+        return is_ended
+
+    def _is_stale(self) -> bool:
+        """Something newer is wanted, and this look has not lasted long."""
+        newer = self._wanted is not None and self._wanted.number != self._looked
+        return self._is_over or (newer and time.monotonic() - self._started < _PATIENCE)
+
+    def _look(self, wanted: Wanted) -> None:
+        for root, texts in self._by_folder(wanted).items():
+            folder = self._folder(root)
+            began = time.monotonic()
+            if not folder.is_whole and folder.first is None and not self._begin(folder):
+                look = self._whole(folder, texts)
+            elif not folder.is_whole and folder.first is not None:
+                if not texts:
+                    continue
+                look = folder.session.glance(list(texts), texts, self._is_stale)
+            else:
+                look = self._whole(folder, texts)
+            self._tell(folder, look, wanted, began)
+            if not look.is_settled:
+                # What imports the changed files, once these are told.
+                self._tell(folder, folder.session.look(texts, self._is_stale), wanted, began)
+
+    def _tell(self, folder: _Folder, look: Look, wanted: Wanted, began: float) -> None:
+        seconds = time.monotonic() - began
+        log.info("looked at %s in %.3f s, %d findings", folder.root, seconds, len(look.result.findings))
+        self._listener.looked(Outcome(look, wanted, folder.root, folder.session.settings, seconds, folder.problem))
+
+    def _whole(self, folder: _Folder, texts: Mapping[str, str]) -> Look:
+        if not folder.is_whole:
+            self._listener.first_look(folder.root, "reading")
+        look = folder.session.look(texts, self._is_stale, is_quick=folder.is_whole)
+        if not folder.is_whole:
+            folder.is_whole = True
+            folder.session.save()
+            self._listener.first_look(folder.root, "")
+        return look
+
+    def _begin(self, folder: _Folder) -> bool:
+        """Have a large folder looked at by another process first; false where that is not worth it."""
+        if folder.session.is_smaller_than(_SMALL) or not folder.session.settings.cache:
+            return False
+        folder.first = warm.start(folder.root, self._raw)
+        return folder.first is not None
+
+    def _folder(self, root: str) -> _Folder:
+        folder = self._folders.get(root)
+        if folder is None:
+            settings, problem = self._wishes.settings(root)
+            folder = self._folders[root] = _Folder(root, Session(root, settings), problem)
+        return folder
+
+    def _by_folder(self, wanted: Wanted) -> dict[str, dict[str, str]]:
+        """The texts by the folder that they belong to; the client's folders first, also those without a text."""
+        found: dict[str, dict[str, str]] = {_shown(root): {} for root in self._roots}
+        for path, text in wanted.documents.texts().items():
+            absolute = os.path.abspath(path)
+            within = [root for root in self._roots if absolute.startswith(root.rstrip("/") + "/")]
+            root = max(within, key=len) if within else project_root(os.path.dirname(absolute))
+            found.setdefault(_shown(root), {})[path] = text
+        return found
+
+
+def _shown(root: str) -> str:
+    return "." if root == os.getcwd() else root

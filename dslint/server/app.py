@@ -1,0 +1,237 @@
+"""The server: what the client says is kept, looks are asked for, and their findings are published."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+
+from dslint import __version__
+from dslint.server.analyst import Analyst, Listener, Outcome
+from dslint.server.client_settings import Wishes
+from dslint.server.diagnostics import by_uri
+from dslint.server.documents import Documents, path_of
+
+log = logging.getLogger(__name__)
+
+_NOTEBOOKS = types.NotebookDocumentSyncOptions(
+    [
+        types.NotebookDocumentFilterWithNotebook(
+            "jupyter-notebook", [types.NotebookCellLanguage("python"), types.NotebookCellLanguage("markdown")]
+        )
+    ]
+)
+# Seconds that a request waits for a look at the text that the client has.
+_WAIT = 20.0
+
+
+class DslintServer(LanguageServer, Listener):
+    """State of one client. All of it belongs to the thread of the protocol."""
+
+    def __init__(self) -> None:
+        super().__init__("dslint", __version__, types.TextDocumentSyncKind.Incremental, _NOTEBOOKS)
+        self.documents = Documents()
+        self.wishes = Wishes()
+        self.raw: Mapping[str, Any] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        self._analyst: Analyst | None = None
+        self._published: dict[str, dict[str, list[types.Diagnostic]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.asked = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._in_progress: set[str] = set()
+        self._said: set[str] = set()
+        self.is_said = False
+
+    # -- what the client says ----------------------------------------------------------------------------------
+
+    def begin(self, params: types.InitializeParams) -> None:
+        """The client has introduced itself."""
+        encoding = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        self.documents = Documents(getattr(encoding, "value", str(encoding)))
+        self.take_wishes(params.initialization_options)
+        roots = self._roots()
+        if roots:
+            try:
+                os.chdir(roots[0])
+            except OSError as error:
+                log.warning("cannot work in %s: %s", roots[0], error)
+        self._loop = asyncio.get_running_loop()
+        self._analyst = Analyst(self._roots(), self.wishes, self.raw, self)
+        self._analyst.start()
+
+    def take_wishes(self, given: object) -> None:
+        """The wishes of the client; what is wrong with them is said."""
+        self.wishes = Wishes.of(given)
+        self.raw = given if isinstance(given, dict) else {}
+        for problem in self.wishes.problems:
+            self.warn(problem)
+
+    def renew(self) -> None:
+        """Folders, settings or files on disk have changed."""
+        if self._analyst is not None:
+            self._analyst.use(self._roots(), self.wishes, self.raw)
+            self.outcomes.clear()
+            self.look()
+
+    def look(self) -> None:
+        """Ask for a look at what the client has now."""
+        if self._analyst is not None:
+            self.asked = self._analyst.want(self.documents)
+
+    def end(self, is_said: bool = False) -> None:
+        """The client is gone; ``is_said``: it has asked to shut down."""
+        self.is_said |= is_said
+        if self._analyst is not None:
+            self._analyst.close()
+
+    def _roots(self) -> list[str]:
+        folders = [to_fs_path(uri) for uri in self.workspace.folders]
+        if not folders and self.workspace.root_uri:
+            folders = [to_fs_path(self.workspace.root_uri)]
+        found = [os.path.abspath(folder) for folder in folders if folder and os.path.isdir(folder)]
+        # A folder inside of another one is looked at with that one.
+        return [f for f in found if not any(f != other and f.startswith(other.rstrip("/") + "/") for other in found)]
+
+    async def current(self, uri: str) -> Outcome | None:
+        """The look at a document as the client has it; ``None`` where there is none in time."""
+        path = path_of(uri)
+        if path is None:
+            return None
+        if all(outcome.wanted.number < self.asked for outcome in self.outcomes.values()):
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((self.asked, waiting))
+            try:
+                await asyncio.wait_for(waiting, _WAIT)
+            except asyncio.TimeoutError:
+                return None
+        return self.outcome_of(path)
+
+    def outcome_of(self, path: str) -> Outcome | None:
+        """The last look that has seen a file."""
+        absolute = os.path.abspath(path)
+        found = [o for o in self.outcomes.values() if absolute.startswith(os.path.abspath(o.folder).rstrip("/") + "/")]
+        return max(found, key=lambda o: len(os.path.abspath(o.folder)), default=None)
+
+    # -- what the analyst says, in its own thread --------------------------------------------------------------
+
+    def looked(self, outcome: Outcome) -> None:
+        """A look has ended."""
+        found = by_uri(outcome.look, outcome.wanted.documents, self.wishes.least)
+        self._call(self._publish, outcome, found)
+
+    def first_look(self, root: str, share: str) -> None:
+        """The first look at a folder goes on."""
+        self._call(self._progress, root, share)
+
+    def failed(self, error: Exception) -> None:
+        """A look has failed."""
+        self._call(self.warn, f"internal error: {type(error).__name__}: {error} (please report it)")
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(function, *arguments)
+            except RuntimeError:
+                log.debug("the client is gone")
+
+    # -- what the client hears ---------------------------------------------------------------------------------
+
+    def warn(self, text: str) -> None:
+        """Show a sentence to the user, once."""
+        if text not in self._said:
+            self._said.add(text)
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"dslint: {text}"))
+
+    def say(self, text: str) -> None:
+        """Show a text that the user has asked for."""
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
+
+    def _publish(self, outcome: Outcome, found: dict[str, list[types.Diagnostic]]) -> None:
+        if outcome.problem:
+            self.warn(outcome.problem)
+        self.outcomes[outcome.folder] = outcome
+        before = self._published.get(outcome.folder, {})
+        # A glance has judged its own files only: what stands in others stays as it was.
+        kept = (
+            {}
+            if outcome.look.is_whole
+            else {u: d for u, d in before.items() if path_of(u) not in outcome.look.result.paths}
+        )
+        now = {**kept, **found}
+        self._published[outcome.folder] = now
+        for uri in {*before, *now, *(d for d in self._open_uris(outcome.look.texts))}:
+            items = now.get(uri, [])
+            document = self.documents.get(uri)
+            seen = outcome.wanted.documents.get(uri)
+            version = seen.version if document is not None and seen is not None else None
+            if items != before.get(uri) or document is not None:
+                self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, items, version))
+        self._answer(outcome)
+
+    def _open_uris(self, texts: Mapping[str, str]) -> list[str]:
+        return [self.documents.uri(path) for path in texts if self.documents.at(path) is not None]
+
+    def _answer(self, outcome: Outcome) -> None:
+        """Let those go on who wait for this look, and have what is shown in the text drawn again."""
+        for number, waiting in self._waiting:
+            if number <= outcome.wanted.number and not waiting.done():
+                waiting.set_result(None)
+        self._waiting = [(number, waiting) for number, waiting in self._waiting if not waiting.done()]
+        workspace = self.client_capabilities.workspace
+        if workspace is not None and workspace.code_lens is not None and workspace.code_lens.refresh_support:
+            self.workspace_code_lens_refresh(None)
+        if workspace is not None and workspace.inlay_hint is not None and workspace.inlay_hint.refresh_support:
+            self.workspace_inlay_hint_refresh(None)
+
+    def _progress(self, root: str, share: str) -> None:
+        window = self.client_capabilities.window
+        if window is None or not window.work_done_progress:
+            return
+        token = f"dslint first look {root}"
+        if root not in self._in_progress:
+            if not share:
+                return
+            self._in_progress.add(root)
+            begin = types.WorkDoneProgressBegin(
+                title="dslint: first look", message=os.path.basename(os.path.abspath(root))
+            )
+            self.work_done_progress.create(token, lambda *_: self._tell(token, begin))
+        elif share:
+            self._tell(token, types.WorkDoneProgressReport(message=share))
+        else:
+            self._in_progress.discard(root)
+            self._tell(token, types.WorkDoneProgressEnd(message="done"))
+            self.work_done_progress.tokens.pop(token, None)
+
+    def _tell(self, token: str, value: Any) -> None:
+        self.progress(types.ProgressParams(token, value))
+
+
+def serve() -> bool:
+    """Serve one client on standard input and output; returns, when it is gone, whether it has said goodbye."""
+    from dslint.server.features import register
+
+    server = DslintServer()
+    register(server)
+    source, target = _streams()
+    server.start_io(source, target)
+    server.end()
+    return server.is_said
+
+
+def _streams() -> tuple[BinaryIO, BinaryIO]:
+    """The two ends of the client, which nobody else reads or writes: what is printed goes to standard error."""
+    source = os.fdopen(os.dup(0), "rb")
+    target = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return source, target
