@@ -13,6 +13,7 @@ from dslint.core.fact import known
 from dslint.core.finding import Finding
 from dslint.core.garbage import seldom_collected
 from dslint.core.profile import stage_of
+from dslint.core.progress import tell
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.engine.discovery import discover
@@ -165,6 +166,7 @@ class Run:
                 workspace = workspace_of(self.overrides)
                 # A profile keeps the time of plans and of their rules apart.
                 built = judge.built if self.profile is None else lambda _: None
+                tell("launch commands")
                 plans = plans_of(around, naming, workspace, self.surroundings, built=built)
                 self._add_used_configs(paths, inputs, plans, given)
                 contexts = self.contexts(plans, naming, around.accelerate, inputs, workspace)
