@@ -121,7 +121,13 @@ def _selection(group: argparse._ArgumentGroup, exits: bool = True) -> None:
         choices=CONFIDENCES,
         help="certain: no findings that rest on an assumption, which they name (default: likely, all findings)",
     )
+    group.add_argument(
+        "--baseline", metavar="FILE", help="not the findings that this file knows (see --write-baseline)"
+    )
     if exits:
+        group.add_argument(
+            "--write-baseline", metavar="FILE", help="write a file of all findings of today, and report none of them"
+        )
         group.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 even when there are findings")
 
 

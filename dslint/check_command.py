@@ -24,7 +24,7 @@ OK, FINDINGS, TROUBLE = 0, 1, 2
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
-     "isolated", "show_files", "show_settings", "ignore_noqa", "profile", "project_rules"}
+     "isolated", "show_files", "show_settings", "ignore_noqa", "profile", "project_rules", "write_baseline"}
 )  # fmt: skip
 
 
@@ -66,6 +66,15 @@ def check(args: Namespace) -> int:
 
         sys.stdout.writelines(f"{path}\n" for path in list_files(paths, settings, texts))
         return OK
+    return _checked(paths, texts, given, settings, flags)
+
+
+def _checked(
+    paths: list[str], texts: dict[str, str], given: StandardInput | None, settings: Settings, flags: dict[str, Any]
+) -> int:
+    """What the flags ask to be done with what is found."""
+    if flags.get("write_baseline"):
+        return _write_baseline(paths, texts, settings, flags)
     if flags.get("profile"):
         return _profile(paths, texts, settings, flags)
     if flags.get("diff") or flags.get("fix_only") or settings.fix:
@@ -75,6 +84,29 @@ def check(args: Namespace) -> int:
     with shown_progress(bool(flags.get("quiet"))):
         result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
     return _report(result, settings, flags, texts)
+
+
+def _write_baseline(paths: list[str], texts: dict[str, str], settings: Settings, flags: dict[str, Any]) -> int:
+    """What is found today becomes the baseline: an earlier one is forgotten, whatever it knew."""
+    from dataclasses import replace
+
+    from dslint.core.words import counted
+    from dslint.engine.run import check_paths
+    from dslint.rules.own import NEVER_IN_BASELINE
+    from dslint.suppress.baseline import write_baseline
+    from dslint.suppress.run import texts_of
+
+    with shown_progress(bool(flags.get("quiet"))):
+        result = check_paths(paths, replace(settings, baseline=None), texts)
+    for line in result.problems:
+        say(line)
+    if result.problems:
+        return TROUBLE
+    known = [finding for finding in result.findings if finding.code not in NEVER_IN_BASELINE]
+    number = write_baseline(flags["write_baseline"], known, texts_of(texts))
+    if not flags.get("quiet"):
+        say(f"wrote {counted(number, 'finding')} to {flags['write_baseline']}; use it with --baseline, or as a setting")
+    return OK
 
 
 def _profile(paths: list[str], texts: dict[str, str], settings: Settings, flags: dict[str, Any]) -> int:
@@ -101,6 +133,10 @@ def _check_usage(paths: Sequence[str], flags: dict[str, Any]) -> None:
     if "stdin_filename" in flags and "-" not in paths:
         raise _UsageError("--stdin-filename names the text on standard input: write `-` instead of paths")
     fixing = next((name for name in ("fix", "fix_only", "diff") if flags.get(name)), None)
+    if "write_baseline" in flags and fixing:
+        raise _UsageError(
+            f"--write-baseline writes what is found: it cannot be mixed with --{fixing.replace('_', '-')}"
+        )
     if "profile" in flags and fixing:
         raise _UsageError(f"--profile measures a check: it cannot be mixed with --{fixing.replace('_', '-')}")
 
@@ -209,8 +245,17 @@ def _report(
             if not result.problems:
                 say("no files to check")
         else:
+            _say_gone(result.gone)
             sys.stderr.write(report.summary_line(view.shown, result.files, view.left_out, result.paths) + "\n")
     return _exit_code(result, settings)
+
+
+def _say_gone(gone: Sequence[str]) -> None:
+    """Entries of the baseline that are over: who keeps them would not notice when the finding comes back."""
+    if gone:
+        shown = "; ".join(gone[:3]) + ("; ..." if len(gone) > 3 else "")
+        what = "1 finding of the baseline is" if len(gone) == 1 else f"{len(gone)} findings of the baseline are"
+        say(f"{what} gone ({shown}): --write-baseline forgets {'it' if len(gone) == 1 else 'them'}")
 
 
 def _format(settings: Settings, flags: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ _SETTINGS = """\
 
 # fail-on = "error"              # warnings are reported, and the exit code is 0
 # min-severity = "info"          # show notes, too
+# baseline = "dslint-baseline.json"   # made by: dslint --write-baseline dslint-baseline.json
 # extend-exclude = ["third_party/"]
 
 # Facts that no file of the project states. What a command, hostfile or lock file says counts more.

@@ -52,6 +52,8 @@ class Result:
     suppressed: list[Suppressed] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     files: int = 0
+    # Entries of the baseline that no finding needs any more.
+    gone: list[str] = field(default_factory=list)
     paths: frozenset[str] = frozenset()
 
 
@@ -201,9 +203,26 @@ class Run:
                 self.overrides,
                 ignore_noqa=self.ignore_noqa,
             )
+            kept, known, gone = self._without_baseline(kept, given, problems)
+            suppressed += known
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
-        return Result(kept, suppressed, problems, inputs.files, frozenset(given))
+        return Result(kept, suppressed, problems, inputs.files, gone, frozenset(given))
+
+    def _without_baseline(
+        self, found: list[Finding], given: set[str], problems: list[str]
+    ) -> tuple[list[Finding], list[Suppressed], list[str]]:
+        """What the baseline does not know; one that cannot be read is a problem, and knows nothing."""
+        if self.settings.baseline is None or self.ignore_noqa:
+            return found, [], []
+        from dslint.suppress.baseline import BaselineError
+        from dslint.suppress.run import without_baseline
+
+        try:
+            return without_baseline(found, self.settings, self.overrides, given)
+        except BaselineError as error:
+            problems.append(str(error))
+            return found, [], []
 
     def _launch(self, inputs: Inputs) -> LaunchStage:
         """The launch stage begins its work."""

@@ -124,6 +124,12 @@ class Table:
         metadata=_about("`certain`: without findings that rest on an assumption (docs/assumptions.md)."),
     )
     exit_zero: bool = field(default=False, metadata=_about("Exit with 0 even when there are findings.", **_SWITCH))
+    baseline: Path | None = field(
+        default=None,
+        metadata=_about(
+            "File of findings that are known and not reported, relative to this file. `--write-baseline FILE` makes it."
+        ),
+    )
     exclude: tuple[str, ...] | None = field(
         default=None, metadata=_about("Patterns (gitignore style) left out instead of the built-in ones.")
     )
