@@ -5,22 +5,12 @@ from __future__ import annotations
 import argparse
 
 from dslint import __version__
-from dslint.core.commandline import Parser, positive
+from dslint.core.commandline import Parser, format_flag, positive
 
 COMMANDS = (
-    "check",
-    "run",
-    "plan",
-    "rule",
-    "rules",
-    "probe",
-    "triage",
-    "doctor",
-    "schema",
-    "facts",
-    "versions",
-    "server",
-)
+    "check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts", "versions", "server",
+    "init", "completion", "help",
+)  # fmt: skip
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
 FORMATS = ("concise", "full", "json", "github", "sarif")
@@ -32,7 +22,7 @@ commands:
   dslint run -- COMMAND     check a command as it is about to start, then start it (dslint run --help)
   dslint plan [PATHS]       what the launch commands will run: processes, script, configs, batch arithmetic
   dslint rule CODE|NAME     explain a rule, with examples
-  dslint rules              list all rules
+  dslint rules [DSL2]       list all rules, or those of a prefix
   dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
   dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
   dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint, plan
@@ -40,6 +30,9 @@ commands:
   dslint facts FILE:LINE    what dslint believes at a line of a script, and why something is unknown to it
   dslint server             the language server for editors (docs/editor.md)
   dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
+  dslint init               write settings, a pre-commit entry and a GitHub workflow, after showing them
+  dslint completion SHELL   a completion script for bash, zsh or fish
+  dslint help COMMAND       the flags of a command
 To lint a file or folder that is called like a command, write ./rule.
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings or an internal error.
@@ -120,11 +113,23 @@ def _selection(group: argparse._ArgumentGroup, exits: bool = True) -> None:
         help="lowest severity that makes exit code 1 (default: warning)",
     )
     group.add_argument(
+        "--min-severity",
+        choices=("error", "warning", "info"),
+        help="lowest severity that is reported (default: warning in text for people, everything in formats for "
+        "programs); the exit code stays",
+    )
+    group.add_argument(
         "--min-confidence",
         choices=CONFIDENCES,
         help="certain: no findings that rest on an assumption, which they name (default: likely, all findings)",
     )
+    group.add_argument(
+        "--baseline", metavar="FILE", help="not the findings that this file knows (see --write-baseline)"
+    )
     if exits:
+        group.add_argument(
+            "--write-baseline", metavar="FILE", help="write a file of all findings of today, and report none of them"
+        )
         group.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 even when there are findings")
 
 
@@ -183,7 +188,7 @@ def _excluding(group: argparse._ArgumentGroup) -> None:
 
 
 def _output(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--output-format", choices=FORMATS, help="default: full on a terminal, concise elsewhere")
+    format_flag(group, FORMATS, help="default: full on a terminal, concise elsewhere")
     group.add_argument("-o", "--output-file", metavar="FILE", help="write the report to a file")
     group.add_argument("--statistics", action="store_true", help="counts by rule instead of findings")
     group.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
@@ -234,7 +239,7 @@ def plan_parser() -> argparse.ArgumentParser:
         "the commands that use it"
     )  # fmt: skip
     shown = parser.add_argument_group("output")
-    shown.add_argument("--format", choices=PLAN_FORMATS, default="text", help="default: text")
+    format_flag(shown, PLAN_FORMATS, dest="format", default="text", help="default: text")
     shown.add_argument("-o", "--output-file", metavar="FILE", help="write the plan to a file")
     shown.add_argument("--all", action="store_true", help="in text: every argument and variable")
     shown.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
@@ -306,7 +311,7 @@ def run_parser() -> argparse.ArgumentParser:
     _selection(parser.add_argument_group("which rules"), exits=False)
     _facts(parser.add_argument_group("facts that neither the command nor the environment states"))
     output = parser.add_argument_group("output")
-    output.add_argument("--output-format", choices=FORMATS[:2], help="default: full on a terminal, concise elsewhere")
+    format_flag(output, FORMATS[:2], help="default: full on a terminal, concise elsewhere")
     output.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
     output.add_argument("-q", "--quiet", action="store_true", help="findings only: not what will run, no summary")
     settings = parser.add_argument_group("settings")
@@ -327,15 +332,22 @@ def _seconds(text: str) -> float:
 
 def rule_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint rule``."""
-    parser = Parser(prog="dslint rule", description="Explain rules: what, why it hurts, how to fix, examples.")
+    parser = Parser(
+        prog="dslint rule",
+        description="Explain rules: what, why it hurts, how to fix, and one example.",
+    )
     parser.add_argument("rules", nargs="+", metavar="RULE", help="code (DSL201), prefix or name")
+    parser.add_argument("--examples", action="store_true", help="all examples, and what is not reported")
+    parser.add_argument("--evidence", action="store_true", help="what was observed: experiments, sources, versions")
+    parser.add_argument("--all", action="store_true", help="the whole page: --examples and --evidence")
     parser.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     return parser
 
 
 def rules_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint rules``."""
-    parser = Parser(prog="dslint rules", description="List all rules.")
-    parser.add_argument("--output-format", choices=("text", "json"), default="text")
+    parser = Parser(prog="dslint rules", description="List rules: all, or those that are named.")
+    parser.add_argument("rules", nargs="*", metavar="RULE", help="code, prefix (DSL2) or name (default: ALL)")
+    format_flag(parser, ("text", "json"), default="text", help="default: text")
     parser.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     return parser

@@ -7,6 +7,9 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Most tests ask what is found, notes among it; those of the view that people get take this away.
+os.environ["DSLINT_MIN_SEVERITY"] = "info"
+
 # How fast a machine is tells nothing about a property. The test command draws the same examples every time, so that
 # it says the same of the same commit; `--full` draws new ones, and what it finds becomes an example of its own.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 
@@ -35,6 +36,13 @@ class Parser(argparse.ArgumentParser):
 
         near = get_close_matches(flag, self._option_string_actions, n=1)
         return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def format_flag(
+    parser: argparse._ActionsContainer, choices: Sequence[str], dest: str = "output_format", **more: Any
+) -> None:
+    """Add ``--output-format``, which is ``--format`` as well: one name for all commands, whichever one remembers."""
+    parser.add_argument("--output-format", "--format", choices=choices, dest=dest, **more)
 
 
 def positive(text: str) -> int:

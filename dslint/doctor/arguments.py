@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dslint.core.commandline import Parser
+from dslint.core.commandline import Parser, format_flag
 
 _EPILOG = """\
 exit codes: 0 nothing wrong, 1 a warning or an error, 2 wrong usage. A check that could not decide (unknown) does
@@ -50,6 +50,6 @@ def doctor_parser() -> argparse.ArgumentParser:
         metavar="HOST",
         help="reach this host by ssh (may be repeated)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    format_flag(parser, ("text", "json"), dest="format", default="text", help="default: text")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
     return parser

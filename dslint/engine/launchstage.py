@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.profile import Profile, stage_of
+from dslint.core.progress import tell
 from dslint.core.source import SourceFile
 from dslint.engine.inputs import LaunchFile, died, not_followed, readable, syntax_findings, unreadable
 from dslint.parse.reading import Unreadable, decode
@@ -154,6 +155,7 @@ class LaunchStage:
     def _next(self) -> None:
         read = next(self._coming)
         self._reads.append(read)
+        tell("launch files", len(self._reads), len(self._files))
         self._by_path[read.path] = read
         if self._profile is not None and read.spent is not None:
             self._profile.add(read.spent)

@@ -13,6 +13,7 @@ from dslint.core.fact import known
 from dslint.core.finding import Finding
 from dslint.core.garbage import seldom_collected
 from dslint.core.profile import stage_of
+from dslint.core.progress import tell
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.engine.discovery import discover
@@ -52,6 +53,8 @@ class Result:
     suppressed: list[Suppressed] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     files: int = 0
+    # Entries of the baseline that no finding needs any more.
+    gone: list[str] = field(default_factory=list)
     paths: frozenset[str] = frozenset()
 
 
@@ -170,6 +173,7 @@ class Run:
                 workspace = workspace_of(self.overrides)
                 # A profile keeps the time of plans and of their rules apart.
                 built = judge.built if self.profile is None else lambda _: None
+                tell("launch commands")
                 plans = plans_of(around, naming, workspace, self.surroundings, built=built)
                 self._add_used_configs(paths, inputs, plans, given)
                 contexts = self.contexts(plans, naming, around.accelerate, inputs, workspace)
@@ -206,9 +210,26 @@ class Run:
                 self.overrides,
                 ignore_noqa=self.ignore_noqa,
             )
+            kept, known, gone = self._without_baseline(kept, given, problems)
+            suppressed += known
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
-        return Result(kept, suppressed, problems, inputs.files, frozenset(given))
+        return Result(kept, suppressed, problems, inputs.files, gone, frozenset(given))
+
+    def _without_baseline(
+        self, found: list[Finding], given: set[str], problems: list[str]
+    ) -> tuple[list[Finding], list[Suppressed], list[str]]:
+        """What the baseline does not know; one that cannot be read is a problem, and knows nothing."""
+        if self.settings.baseline is None or self.ignore_noqa:
+            return found, [], []
+        from dslint.suppress.baseline import BaselineError
+        from dslint.suppress.run import without_baseline
+
+        try:
+            return without_baseline(found, self.settings, self.overrides, given)
+        except BaselineError as error:
+            problems.append(str(error))
+            return found, [], []
 
     def _embedded(self, inputs: Inputs, reads: Sequence[LaunchRead]) -> Sequence[DataDoc]:
         return embedded_configs(inputs, reads)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.garbage import no_collections
 from dslint.core.profile import Profile, stage_of
+from dslint.core.progress import told
 from dslint.engine.cache import Results, digest
 from dslint.engine.inputs import died
 from dslint.engine.judge import Job, Judge, Judged
@@ -108,7 +109,8 @@ class ScriptStage:
     def by_path(self) -> list[tuple[str, Finding]]:
         """All findings of all jobs, with the file that was judged."""
         findings = list(self._stored)
-        for (key, job), judged in zip(self._missing, self._judged(), strict=True):
+        coming = told("scripts", self._judged(), len(self._missing))
+        for (key, job), judged in zip(self._missing, coming, strict=True):
             findings += [(job.path, finding) for finding in judged.findings]
             if self._profile is not None and judged.spent is not None:
                 self._profile.add(judged.spent)

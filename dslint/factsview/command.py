@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from dslint.core.commandline import Parser, say
+from dslint.core.commandline import Parser, format_flag, say
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.engine.surroundings import vocabulary_of
 from dslint.python.facts import KINDS, Belief, Facts, facts_at
@@ -58,9 +58,7 @@ def facts_parser() -> Parser:
     parser.add_argument(
         "--script", metavar="FILE", help="the script that is started, when FILE is a module that it imports"
     )
-    parser.add_argument(
-        "--format", "--output-format", choices=("text", "json"), default="text", help="text (default) or json"
-    )
+    format_flag(parser, ("text", "json"), dest="format", default="text", help="default: text")
     return parser
 
 

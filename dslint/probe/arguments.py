@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dslint.core.commandline import Parser, positive
+from dslint.core.commandline import Parser, format_flag, positive
 
 FORMATS = ("full", "concise", "json", "sarif")
 BACKENDS = ("auto", "gloo", "nccl")
@@ -58,7 +58,7 @@ def probe_parser() -> argparse.ArgumentParser:
     how.add_argument("-j", "--jobs", type=positive, default=0, metavar="N", help="experiments at a time (3 a core)")
     how.add_argument("--no-explain", dest="explain", action="store_false", help="no account of the collectives")
     output = parser.add_argument_group("output")
-    output.add_argument("--format", choices=FORMATS, dest="output_format", help="default: full on a terminal")
+    format_flag(output, FORMATS, help="default: full on a terminal")
     output.add_argument("--report", action="append", default=[], metavar="FILE", help="a report to keep: .md or .html")
     output.add_argument("--emit-repro", metavar="DIR", help="write a self-contained repro.py for each, run none")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")

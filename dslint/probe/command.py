@@ -129,16 +129,24 @@ def _run(selection: Selection, args: Namespace) -> int:
                 reports.append(report)
                 step(f"{report.experiment}/{report.case}")
         summary = Summary.of(supervisor.versions, backend, gpus, supervisor.warm_seconds)
-    write(Run(reports, selection.without, summary), args)
-    if supervisor.missing and all(r.verdict is Verdict.NEEDS for r in reports):
+    is_stuck = bool(supervisor.missing) and all(r.verdict is Verdict.NEEDS for r in reports)
+    if not is_stuck or _format(args) not in ("full", "concise"):
+        write(Run(reports, selection.without, summary), args)
+    if supervisor.missing:
         say(supervisor.missing)
+    if is_stuck:
+        # Nothing can run, for one reason: a person is told it once, not with each experiment.
         return TROUBLE
     return CONFIRMED if any(r.verdict is Verdict.CONFIRMED for r in reports) else OK
 
 
+def _format(args: Namespace) -> str:
+    return args.output_format or ("full" if sys.stdout.isatty() else "concise")
+
+
 def write(run: Run, args: Namespace) -> None:
     """Print the report, and write the files that ``args`` name."""
-    chosen = args.output_format or ("full" if sys.stdout.isatty() else "concise")
+    chosen = _format(args)
     sys.stdout.write(renderer(chosen)(replace(run, color=use_color(args.color, sys.stdout, os.environ))))
     for name in args.report:
         Path(name).write_text(renderer(_REPORTS[Path(name).suffix.lower()])(run), encoding="utf-8")

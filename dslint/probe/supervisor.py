@@ -115,12 +115,13 @@ class Supervisor(ArmRunner):
             self.warm_seconds += reply["seconds"]
             if reply["missing"]:
                 self.stop_server()
+                what = f"{reply['missing']} in {self.python}"
                 self.missing = (
-                    f"{reply['missing']} in {self.python}: install the extra `deepspeed-lint[probe]`"
+                    f"{what}: install the extra `deepspeed-lint[probe]`"
                     " (torch, deepspeed, transformers, accelerate) there, or name the interpreter that has them"
                     " with --python"
                 )
-                raise ProbeError(self.missing)
+                raise ProbeError(what)  # what to do about it is said once
             self._flavour = flavour
 
     def _server_died(self) -> None:

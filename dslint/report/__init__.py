@@ -6,7 +6,8 @@ newline unless it is empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, cast
 
 from dslint.core.words import counted
@@ -50,28 +51,49 @@ def _render_of(module: str, function: str = "render") -> Renderer:
     return cast("Renderer", getattr(import_module(module), function))
 
 
-def summary_line(findings: Sequence[Finding], files: int) -> str:
-    """The last line of a run, for stderr: what was found, where, and what ``--fix`` could mend."""
-    checked = counted(files, "file")
+def summary_line(
+    findings: Sequence[Finding], files: int, left_out: Sequence[Finding] = (), judged: Set[str] | None = None
+) -> str:
+    """The last line of a run, for stderr: what was found, where, and what ``--fix`` could mend.
+
+    ``left_out`` are findings below the severity that is shown; ``judged`` are the paths of the checked files, beside
+    which a finding may lie (a settings file), ``None`` where they hold all of them.
+    """
+    line = f"Found {_counts(findings)} {_where(findings, files, judged)}." if findings else ""
     if not findings:
-        return f"No problems in {checked}."
-    parts = [
-        counted(number, severity)
-        for severity in ("error", "warning", "info")
-        if (number := sum(finding.severity.value == severity for finding in findings))
-    ]
-    paths = len({finding.location.path for finding in findings})
-    line = f"Found {', '.join(parts)} in {paths} of {checked}."
+        line = f"No {'errors or warnings' if left_out else 'problems'} in {counted(files, 'file')}."
     safe, unsafe = (_fixable(findings, safety) for safety in ("safe", "unsafe"))
     if safe:
-        line += f" {safe} fixable with `--fix`."
+        line += f" [*] {safe} fixable with `--fix`."
     if unsafe:
         line += f" {unsafe} {'more ' if safe else ''}fixable with `--fix --unsafe-fixes`."
+    if left_out:
+        lowest = min((finding.severity for finding in left_out), key=lambda severity: severity.rank)
+        them = "it" if len(left_out) == 1 else "them"
+        line += f" {_counts(left_out)}; `--min-severity {lowest.value}` shows {them}."
     return line
 
 
+def _counts(findings: Sequence[Finding]) -> str:
+    """``"1 error, 2 warnings"``."""
+    numbers = Counter(finding.severity.value for finding in findings)
+    return ", ".join(counted(numbers[name], name) for name in ("error", "warning", "info") if numbers[name])
+
+
+def _where(findings: Sequence[Finding], files: int, judged: Set[str] | None) -> str:
+    """``"in 1 of 2 files"``; what lies in none of the checked files is counted apart."""
+    paths = {finding.location.path for finding in findings}
+    beside = len(paths - judged) if judged is not None else 0
+    inside = len(paths) - beside
+    checked = f"{inside} of {counted(files, 'file')}"
+    if not beside:
+        return f"in {checked}"
+    others = counted(beside, "other file")
+    return f"in {checked} and {others}" if inside else f"in {others} ({counted(files, 'file')} checked)"
+
+
 def unsafe_line(findings: Sequence[Finding]) -> str:
-    """What ``--fix-only`` and ``--diff`` leave alone without a word in their output; empty if that is nothing."""
+    """What ``--fix-only`` and ``--diff`` leave out of their output; empty if that is nothing."""
     unsafe = _fixable(findings, "unsafe")
     return f"{counted(unsafe, 'finding')} fixable with `--unsafe-fixes` only" if unsafe else ""
 

@@ -1,4 +1,4 @@
-"""One finding a line, as flake8 prints it: ``path:line:col: CODE[*] message (name)``."""
+"""One finding a line, as flake8 prints it: ``path:line:col: CODE [*] severity: message (name)``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dslint.core.finding import Finding
 from dslint.report.options import ReportOptions
-from dslint.report.place import confidence_mark, fix_mark, message_of, place
+from dslint.report.place import confidence_mark, fix_mark, message_of, place, suggestion_of
 from dslint.report.sources import SourceReader
 
 _COLORS = {"error": "\x1b[31m", "warning": "\x1b[33m", "info": "\x1b[34m"}
@@ -22,12 +22,17 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
 def _plain(finding: Finding) -> str:
     mark = f" {mark}" if (mark := fix_mark(finding)) else ""
     name = f"{finding.name}{confidence_mark(finding)}"
-    return f"{place(finding.location)}: {finding.code}{mark} {message_of(finding)} ({name})"
+    return f"{place(finding.location)}: {finding.code}{mark} {finding.severity.value}: {_message(finding)} ({name})"
+
+
+def _message(finding: Finding) -> str:
+    return message_of(finding) + suggestion_of(finding)
 
 
 def _colored(finding: Finding) -> str:
     path, colon, position = place(finding.location).partition(":")
     mark = f" {_CYAN}{mark}{_OFF}" if (mark := fix_mark(finding)) else ""
-    code = f"{_COLORS[finding.severity.value]}{_BOLD}{finding.code}{_OFF}"
+    color = _COLORS[finding.severity.value]
+    code, severity = f"{color}{_BOLD}{finding.code}{_OFF}", f"{color}{finding.severity.value}:{_OFF}"
     where = f"{_BOLD}{path}{_OFF}{_DIM}{colon}{position}:{_OFF}"
-    return f"{where} {code}{mark} {message_of(finding)} {_DIM}({finding.name}{confidence_mark(finding)}){_OFF}"
+    return f"{where} {code}{mark} {severity} {_message(finding)} {_DIM}({finding.name}{confidence_mark(finding)}){_OFF}"

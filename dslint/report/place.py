@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dslint.core.finding import Confidence, Finding
 from dslint.core.fix import Safety
 from dslint.core.source import Location
@@ -35,6 +37,12 @@ def place(location: Location) -> str:
 def message_of(finding: Finding) -> str:
     """The message on one line."""
     return one_line(finding.message)
+
+
+def suggestion_of(finding: Finding) -> str:
+    """``; did you mean `x`?`` where the hint names the right word and the message does not; else empty."""
+    meant = re.fullmatch(r"(?:Did you mean|Write) (`[^`]+`)\??", one_line(finding.hint))
+    return f"; did you mean {meant[1]}?" if meant and meant[1] not in finding.message else ""
 
 
 def assumption_lines(finding: Finding) -> list[str]:

@@ -29,13 +29,21 @@ _LANGUAGES = {
 _FIXES = {"none": "", "safe": "fixed by `--fix`", "unsafe": "fixed by `--fix --unsafe-fixes`"}
 
 
-def explain(code: str, stream: IO[str]) -> None:
-    """Write the page of a rule: Markdown as it is to a pipe, typeset on a terminal that takes colour.
+# What everybody wants to know; the other sections of a page come with a flag.
+_SHORT = ("What", "Why it hurts", "Fix")
+_EVIDENCE = ("Evidence",)
+_SECTION = re.compile(r"^\*\*(?P<title>[A-Z][^*\n]*)\.\*\*", re.M)
+
+
+def explain(code: str, stream: IO[str], *, examples: bool = False, evidence: bool = False) -> None:
+    """Write what a rule is about: Markdown as it is to a pipe, typeset on a terminal that takes colour.
+
+    ``examples``: all of them, and when the rule stays quiet; ``evidence``: what was observed.
 
     Raises:
         UnknownSelector: no rule has this code.
     """
-    text = markdown(load_rule(code))
+    text = brief(load_rule(code), examples=examples, evidence=evidence)
     if use_color("auto", stream, os.environ):
         text = _typeset(text, terminal_width(stream, os.environ))
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -44,14 +52,8 @@ def explain(code: str, stream: IO[str]) -> None:
 
 def markdown(rule: LoadedRule) -> str:
     """The whole page of a rule."""
-    meta = rule.meta
-    facts = [f"**{meta.severity.value}**", meta.kind, _FIXES[meta.fix], f"since {meta.since}"]
-    if meta.optional:
-        facts.append("off by default")
     parts = [
-        f"# {meta.code} {meta.name}",
-        f"{meta.summary}.",
-        " · ".join(fact for fact in facts if fact),
+        *_head(rule),
         rule.explanation.strip(),
         *_versions(rule),
         *_experiments(rule),
@@ -59,6 +61,46 @@ def markdown(rule: LoadedRule) -> str:
         *_references(rule),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False) -> str:
+    """What, why and how to fix, with one example; more of the page where it is asked for."""
+    if examples and evidence:
+        return markdown(rule)
+    wrong = [example for example in rule.examples if example.at]
+    shown = rule.examples if examples else tuple(wrong[:1])
+    more = [*_examples(shown)]
+    if evidence:
+        more = [*_versions(rule), *_experiments(rule), *more, *_references(rule)]
+    elif not examples and len(rule.examples) > len(shown):
+        left = len(rule.examples) - len(shown)
+        counts = f"{left} more example{'' if left == 1 else 's'}"
+        more.append(f"`dslint rule {rule.meta.code} --examples` shows {counts}, `--evidence` what was observed.")
+    return "\n\n".join((*_head(rule), *_sections(rule.explanation, examples, evidence), *more)) + "\n"
+
+
+def _head(rule: LoadedRule) -> Iterator[str]:
+    meta = rule.meta
+    facts = [f"**{meta.severity.value}**", meta.kind, _FIXES[meta.fix], f"since {meta.since}"]
+    if meta.optional:
+        facts.append("off by default")
+    yield f"# {meta.code} {meta.name}"
+    yield f"{meta.summary}."
+    yield " · ".join(fact for fact in facts if fact)
+
+
+def _sections(prose: str, examples: bool, evidence: bool) -> Iterator[str]:
+    """The sections of the prose that are asked for, all of it where it has none of those that a page has."""
+    starts = list(_SECTION.finditer(prose))
+    if not any(match["title"] in _SHORT for match in starts):
+        yield prose.strip()
+        return
+    ends = [match.start() for match in starts[1:]] + [len(prose)]
+    for match, end in zip(starts, ends, strict=True):
+        title = match["title"]
+        is_wanted = title in _SHORT or (evidence if title in _EVIDENCE else examples)
+        if is_wanted:
+            yield prose[match.start() : end].strip()
 
 
 def _versions(rule: LoadedRule) -> Iterator[str]:

@@ -38,6 +38,9 @@ UNUSED_SUPPRESSION = RuleMeta(
     fix="safe",
 )
 
+# What says that a file was not judged is no finding to live with.
+NEVER_IN_BASELINE = frozenset({"DSL900", "DSL901", "DSL902"})
+
 METAS: dict[str, RuleMeta] = {
     meta.code: meta for meta in (SYNTAX_ERROR, RULE_CRASHED, UNREADABLE_FILE, UNUSED_SUPPRESSION)
 }

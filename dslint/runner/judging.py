@@ -69,7 +69,7 @@ def judge(request: Request, *, scripts: bool) -> Report:
     checked = preflight.check(scripts=scripts)
     left = () if scripts else tuple(sorted({plan.script for plan in checked.planned.plans if plan.script is not None}))
     found, files = tuple(checked.result.findings), checked.result.files
-    return Report(found, (), files, fail_on, _text(checked, request), left)
+    return Report(found, (), files, fail_on, _text(checked, request, settings), left)
 
 
 def _settings(request: Request) -> Settings:
@@ -97,13 +97,15 @@ def _no_launch(words: Sequence[str]) -> str:
     return f"no launch of a training in `{text if len(text) < 80 else text[:76] + ' ...'}`: nothing is judged"
 
 
-def _text(checked: Checked, request: Request) -> str:
+def _text(checked: Checked, request: Request, settings: Settings) -> str:
     from dslint.report import renderer
     from dslint.report.options import ReportOptions
     from dslint.report.sources import FileSources
+    from dslint.report.view import view_of
 
     options = ReportOptions(request.color, request.width, files=checked.result.files)
-    found = renderer(request.output_format)(checked.result.findings, FileSources(checked.texts), options)
+    view = view_of(checked.result.findings, request.output_format, settings.min_severity, settings.fail_on)
+    found = renderer(request.output_format)(view.shown, FileSources(checked.texts), options)
     if request.quiet:
         return found
     from dslint.planview.describe import views_of

@@ -20,6 +20,7 @@ _ENVIRONMENT = {
     "DSLINT_OUTPUT_FORMAT": "output-format",
     "DSLINT_CACHE_DIR": "cache-dir",
     "DSLINT_MIN_CONFIDENCE": "min-confidence",
+    "DSLINT_MIN_SEVERITY": "min-severity",
 }
 
 

@@ -108,7 +108,7 @@ def _project_rules(sources: Sequence[Source], root: Path, run_rules: bool) -> tu
 
 
 def _combined(key: str, before: Any, value: Any, origin: Origin) -> Any:
-    if key == "cache_dir":
+    if key in ("cache_dir", "baseline"):
         return _anchored(value, origin)
     if key in _VERSIONS:
         return _as_range(value, kebab(key), origin)

@@ -112,11 +112,24 @@ class Table:
         default_factory=dict, metadata=_about("Severity by rule code, prefix or name.")
     )
     fail_on: SeverityName = field(default="warning", metadata=_about("The lowest severity that makes the exit code 1."))
+    min_severity: SeverityName | None = field(
+        default=None,
+        metadata=_about(
+            "The lowest severity that is reported, in all formats; the exit code does not change. "
+            "Default: warning on a terminal and in text, info (everything) in formats for programs."
+        ),
+    )
     min_confidence: ConfidenceName = field(
         default="likely",
         metadata=_about("`certain`: without findings that rest on an assumption (docs/assumptions.md)."),
     )
     exit_zero: bool = field(default=False, metadata=_about("Exit with 0 even when there are findings.", **_SWITCH))
+    baseline: Path | None = field(
+        default=None,
+        metadata=_about(
+            "File of findings that are known and not reported, relative to this file. `--write-baseline FILE` makes it."
+        ),
+    )
     exclude: tuple[str, ...] | None = field(
         default=None, metadata=_about("Patterns (gitignore style) left out instead of the built-in ones.")
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,47 @@ def suppress(
     if reports_unused:
         kept += ignores.unused(given.keys(), judged)
     return kept, [*suppressed, *hidden]
+
+
+def without_baseline(
+    findings: Sequence[Finding], settings: Settings, overrides: Mapping[str, str], given: Set[str]
+) -> tuple[list[Finding], list[Suppressed], list[str]]:
+    """Findings that the baseline of the settings does not know, those that it knows, and its entries that are gone.
+
+    Raises:
+        BaselineError: there is no such baseline, or it cannot be read.
+    """
+    if settings.baseline is None:
+        return list(findings), [], []
+    from dslint.suppress.baseline import Baseline
+
+    baseline = Baseline.read(str(settings.baseline))
+    kept, known, over = baseline.apply(findings, texts_of(overrides), given)
+    # A rule that speaks about the whole run is asked about all of it where all files of the baseline are judged.
+    is_whole = baseline.is_covered_by(given)
+    judged = _judge_of(settings)
+    gone = [e for e in over if judged(e.code) or (is_whole and e.code in BY_CODE and settings.enabled(e.code))]
+    return kept, known, [f"{entry.path}: {entry.code}" for entry in gone]
+
+
+def texts_of(overrides: Mapping[str, str]) -> Callable[[Finding], SourceFile | None]:
+    """From a finding to the text that its place counts in; each file is read once."""
+    texts: dict[tuple[str, bool], SourceFile | None] = {}
+
+    def text_of(finding: Finding) -> SourceFile | None:
+        path, is_notebook = finding.location.path, finding.location.region.cell is not None
+        if (path, is_notebook) not in texts:
+            raw = overrides[path].encode("utf-8", "surrogatepass") if path in overrides else read_bytes(path)
+            text = raw if isinstance(raw, Unreadable) else decode(raw)
+            source = None if isinstance(text, Unreadable) else SourceFile(path, text)
+            if source is not None and is_notebook:
+                from dslint.parse.notebook import notebook_text
+
+                source = notebook_text(path, source.text)
+            texts[path, is_notebook] = source
+        return texts[path, is_notebook]
+
+    return text_of
 
 
 def _judge_of(settings: Settings) -> Callable[[str], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dslint.core.commandline import Parser
+from dslint.core.commandline import Parser, format_flag
 
 _EPILOG = """\
 Several logs are the ranks of one run: give all of them. A folder stands for the logs in it, - for standard input;
@@ -31,7 +31,7 @@ def triage_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log file or folder; - reads standard input")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    format_flag(parser, ("text", "json"), dest="format", default="text", help="default: text")
     parser.add_argument("--quotes", type=_quotes, default=3, metavar="N", help="lines quoted per symptom (default: 3)")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
     return parser

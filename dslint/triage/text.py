@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
+from dslint.core.words import counted
 from dslint.triage.hit import Hit
 from dslint.triage.ranks import spoken
 from dslint.triage.verdict import Diagnosis, Verdict, place
@@ -40,7 +41,7 @@ def _verdict(number: int, verdict: Verdict, quotes: int, width: int, color: bool
     out = [f"{number}. {title} [{symptom.name}; {role}]"]
     where = spoken(verdict.ranks) + ", " if verdict.ranks else ""
     if verdict.count > 1 or verdict.ranks:
-        out.append(f"   {where}{verdict.count} {'lines' if verdict.count > 1 else 'line'}")
+        out.append(f"   {where}{counted(verdict.count, 'line')}")
     out += [_quote(hit, width, color) for hit in _chosen(verdict.hits, quotes)]
     for detail in verdict.details:
         out += textwrap.wrap(detail, width, initial_indent="   = ", subsequent_indent="     ")
@@ -75,9 +76,9 @@ def _summary(diagnosis: Diagnosis) -> str:
     files = diagnosis.files
     lines = sum(result.lines for result in files)
     ranks = sorted(set().union(*(result.ranks for result in files)))
-    read = f"{lines} lines of {len(files)} {'logs' if len(files) > 1 else 'log'}{f', {spoken(ranks)}' if ranks else ''}"
+    read = f"{counted(lines, 'line')} of {counted(len(files), 'log')}{f', {spoken(ranks)}' if ranks else ''}"
     found = len(diagnosis.verdicts)
     if not found:
         first = f" The first exception: {place(diagnosis.origin)}: {diagnosis.origin.text}" if diagnosis.origin else ""
         return f"No known symptom in {read}.{first}"
-    return f"{found} {'symptoms' if found > 1 else 'symptom'} in {read}."
+    return f"{counted(found, 'symptom')} in {read}."

@@ -89,7 +89,7 @@ def test_broken_rows_count_as_none(files: list[Path]) -> None:
 def test_a_cache_that_cannot_be_written_is_no_error(project: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done = dslint("--cache-dir", place)
     assert done.codes == ["DSL221", "DSL201"]
-    assert done.err == "Found 2 errors in 1 of 1 file. 2 fixable with `--fix`.\n"
+    assert done.err == "Found 2 errors in 1 of 1 file. [*] 2 fixable with `--fix`.\n"
     assert (project / "train.py").read_text() == SCRIPT
 
 

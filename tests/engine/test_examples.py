@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -107,9 +108,25 @@ def assert_well_formed(case: Case, found: list[Finding]) -> None:
         for text in (finding.message, finding.hint, *(other.label for other in finding.related)):
             assert "\n" not in text
             assert text == text.strip()
+            assert_counts_and_articles_agree(text)
         assert all(other.label for other in finding.related), "the report would show a place without a word"
         for location in (finding.location, *finding.related):
             assert_exact(location, case.example)
+
+
+# Words of one thing that end like those of many, and identifiers that are spoken with another sound.
+_ONE = re.compile(
+    r"(?<![\w.:=`'-])1 (?!(?:is|has|was|process|stays|means|runs|needs|starts|wins|gets)\b)[a-z]+s\b(?!`)"
+)
+_VOWEL = re.compile(r"\b[Aa] `?(?:[AEIOaeio]|u(?!n|s|t)|U(?!S|UID))")
+_CONSONANT = re.compile(r"\b[Aa]n `?(?:[bcdgjkpqtvwyz]|[BCDGJKPQTVWYZ][a-z])")
+
+
+def assert_counts_and_articles_agree(text: str) -> None:
+    """``1 node`` and not ``1 nodes``, ``an `Adam` `` and not ``a `Adam` ``."""
+    quoted = re.sub(r"`[^`]*\s[^`]*`", "``", text)  # code of the user
+    for wrong in (_ONE, _VOWEL, _CONSONANT):
+        assert not wrong.search(quoted), f"{wrong.search(quoted)} in: {text}"
 
 
 def assert_exact(location: Location, example: Example) -> None:

@@ -23,7 +23,7 @@ def test_the_printed_example_is_what_dslint_prints(tmp_path: Path) -> None:
     done = subprocess.run(
         command,
         cwd=project,
-        env={**os.environ, "COLUMNS": "104", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "COLUMNS": "104", "PYTHONPATH": str(ROOT), "DSLINT_MIN_SEVERITY": ""},
         capture_output=True,
         text=True,
     )

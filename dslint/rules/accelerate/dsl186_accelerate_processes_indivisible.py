@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
 from dslint.model.accelerate.view import view_of
 from dslint.model.context import Context
 from dslint.parse.data import DataDoc
@@ -68,7 +69,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     each = total // nodes
     yield META.finding(
         doc.value("/num_processes"),
-        f"{total} processes cannot be shared equally by {nodes} machines: each starts {each}, so {each * nodes} run",
+        f"{counted(total, 'process')} cannot be shared equally by {nodes} machines: each starts {each}, "
+        f"so {each * nodes} run",
         hint="Write processes of one machine x machines",
         related=tuple(place.labelled(f"{nodes} machines") for place in machines.origins),
         severity=view.severity(Severity.WARNING),

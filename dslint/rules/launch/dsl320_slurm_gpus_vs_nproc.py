@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
 from dslint.model.context import Context
 from dslint.model.launch.devices import VISIBLE
 from dslint.model.launch.document import LaunchDoc
@@ -119,7 +120,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         effect = "the last ones have no device" if more else f"{gpus.get() - count} of them stay idle"
         yield META.finding(
             place_in_text(command),
-            f"{count} processes on a node for {gpus.get()} GPUs of Slurm: {effect}",
+            f"{counted(count, 'process')} on a node for {counted(gpus.get(), 'GPU')} of Slurm: {effect}",
             hint="Make both numbers agree",
             related=(
                 *gpus.origins,

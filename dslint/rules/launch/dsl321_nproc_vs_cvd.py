@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.devices import visible_devices
@@ -122,7 +123,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         place = command.launcher_flag(_COUNTS[command.launcher][0])
         yield META.finding(
             place.location if place is not None else command.processes_per_node.origins[0],
-            f"{count} processes on a node see {there}: {effect}",
+            f"{counted(count, 'process')} on a node see{'s' if count == 1 else ''} {there}: {effect}",
             hint="Make both numbers agree",
             related=(*visible.origins, *command.processes_per_node.origins[1:]),
             severity=Severity.WARNING if more and len(visible.ids) > 1 and not doc.in_docs else Severity.INFO,

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
@@ -65,8 +66,8 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, numbers: list[Fact[int]]) -
     places = [place for number in reversed(numbers) for place in number.origins]
     return META.finding(
         places[0] if places else command.location,
-        f"{nodes} nodes with {each} tasks each are {nodes * each} tasks, and `--ntasks={total}` wins: `srun` starts"
-        f" {total}",
+        f"{counted(nodes, 'node')} with {counted(each, 'task')} each are {counted(nodes * each, 'task')}, "
+        f"and `--ntasks={total}` wins: `srun` starts {total}",
         hint=f"Leave `--ntasks` out, or write {nodes * each}",
         related=(*places[1:], command.location.labelled("started here")),
         severity=Severity.INFO if doc.in_docs else None,

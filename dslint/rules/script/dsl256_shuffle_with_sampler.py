@@ -93,7 +93,7 @@ def _finding(run: RunQuery, event: Event, name: str, sampler: str, atoms: list[I
         META,
         event.module,
         value,
-        f"`DataLoader` gets `{name}={text}` and a `{sampler}`, which exclude each other: it raises `ValueError`",
+        f"`DataLoader` gets `{name}={text}` and `{sampler}`, which exclude each other: it raises `ValueError`",
         hint=f"Drop `{name}`" + (": the sampler decides the order" if name == "shuffle" else ""),
         fix=_fix(run, event, name, atoms),
         related=(run.location(event.module, given, f"the `{sampler}`"),),

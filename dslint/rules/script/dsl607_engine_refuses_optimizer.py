@@ -90,7 +90,7 @@ def _offloaded(run: RunQuery, event: Event, device: str) -> Finding:
         run,
         event,
         _DEVICE,
-        f"the optimizer is offloaded to `{device}`, and the script passes a `{_title(run, event)}`: every rank stops "
+        f"the optimizer is offloaded to `{device}`, and the script passes `{_title(run, event)}`: every rank stops "
         "when the engine is made, since its steps on the CPU would be slow",
         "Pass `deepspeed.ops.adam.DeepSpeedCPUAdam`, or set `zero_force_ds_cpu_optimizer` to false",
     )

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import trainers
@@ -52,8 +53,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for event in trainers(run):
         if event.open or event.may or "plugins" in event.arguments:
             continue
-        yield from _compared(run, event, "devices", None, each, "tasks on a node")
-        yield from _compared(run, event, "num_nodes", 1, nodes, "nodes")
+        yield from _compared(run, event, "devices", None, each, "task", " on a node")
+        yield from _compared(run, event, "num_nodes", 1, nodes, "node")
 
 
 def _is_stated(each: Fact[int]) -> bool:
@@ -62,7 +63,7 @@ def _is_stated(each: Fact[int]) -> bool:
 
 
 def _compared(
-    run: RunQuery, event: Event, name: str, default: int | None, stated: Fact[int], what: str
+    run: RunQuery, event: Event, name: str, default: int | None, stated: Fact[int], noun: str, where: str = ""
 ) -> Iterator[Finding]:
     value = event.arguments.get(name)
     constants = value.constants if value is not None else (default,)
@@ -74,7 +75,8 @@ def _compared(
         META,
         event.module,
         event.nodes.get(name, event.node),
-        f"{said} of this Trainer, and the Slurm job that starts it has {stated.get()} {what}: Lightning stops",
+        f"{said} of this Trainer, and the Slurm job that starts it has {counted(stated.get(), noun)}{where}: "
+        "Lightning stops",
         hint=f"Write `{name}={stated.get()}`, or ask for {count} in the job",
         related=stated.origins,
         facts={name: count},
