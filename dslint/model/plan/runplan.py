@@ -43,6 +43,7 @@ from dslint.model.plan.leftinshell import left_in_shell
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
+from dslint.model.plan.owndevices import OwnDevices, own_devices
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
@@ -113,7 +114,7 @@ class RunPlan:
     several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
     ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
     ``layer_class``: a class of layers for FSDP that the model does not have; ``unexported``: variables for the script
-    that stay in the shell.
+    that stay in the shell; ``own_devices``: the GPUs that it chooses itself.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -160,6 +161,7 @@ class RunPlan:
     mesh: Mesh | None = None
     layer_class: LayerClass | None = None
     unexported: tuple[tuple[str, Location], ...] = ()
+    own_devices: OwnDevices | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -317,6 +319,7 @@ def _planned(
         meant=other_spelling(command, files),
         group_size=stated_group_size(script, workspace),
         reads=reads,
+        own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
         unexported=tuple(left_in_shell(command, reads, workspace)),
         elsewhere=optimizer_elsewhere(profile, choice, consumer, workspace),
         own_optimizer=trainer_optimizer(script, choice, consumer, workspace),
