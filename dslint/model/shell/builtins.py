@@ -177,9 +177,9 @@ def _shift(arguments: list[str], scope: Scope) -> None:
         scope.assign(str(number), mapped(whole, partial(argument, number)))
 
 
-# Kaldi's reader of ``--name value``, which ESPnet, WeNet and others source: it sets the variables that the caller of the
-# script names, and leaves every one at its default where the script is called without options. Which of the stages run is
-# what people choose with it.
+# Kaldi's reader of ``--name value``, which ESPnet, WeNet and others source: it sets the variables that the caller of
+# the script names, and leaves every one at its default where the script is called without options. Which of the stages
+# run is what people choose with it.
 _OPTIONS_OF_KALDI = "parse_options.sh"
 _STAGES = ("stage", "stop_stage")
 
