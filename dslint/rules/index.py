@@ -3465,6 +3465,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL372",
+        name="parallelism-vs-processes",
+        kind="accelerate",
+        severity="warning",
+        summary="The sizes of `parallelism_config` do not make up the number of processes",
+        module="dslint.rules.accelerate.dsl372_parallelism_vs_processes",
+        needs=("/parallelism_config",),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL403",
         name="unknown-script-flag",
         kind="plan",
