@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import IMAGE_DECIDES, Outer
 from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
-from dslint.model.plan.tree import file_in_image
+from dslint.model.plan.tree import clone_names, file_in_image, top_of
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
@@ -90,12 +90,47 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
         return _of_snippets(source, kind, workspace)
     docs = []
     fenced = list(fences(source.text))
+    others = _of_others(source, workspace)
     for fence in (*fenced, *indented_blocks(source.text, fenced)):
+        if others(fence.span.start):
+            continue
         wanted = fence.is_shell or (fence.language in ("", "text") and _BEGINS.search(fence.text))
         raw = fence.text.encode("utf-8", "surrogatepass") if wanted else b""
         if may_launch(raw) or may_call(raw):
             docs += _read(source, without_prompts(fence.text), fence.span.start, True, workspace)
     return docs
+
+
+# An item of a list that begins with a name: ``* __mmdetection__: at commit `b0d845f`, run``.
+_ITEM = re.compile(r"^[ \t]*[-*+][ \t]+(?:__|\*\*|\[)([\w./ -]+)(?:__|\*\*|\])", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t]", re.MULTILINE)
+_AT_COMMIT = re.compile(r"\b(?:at|use|with) commit\b")
+
+
+def _of_others(source: SourceFile, workspace: Workspace | None) -> Callable[[int], bool]:
+    """Whether the block at an offset stands in an item about another code base than this project.
+
+    Where a list compares implementations, one item is called like the project; or an item says at which commit.
+    """
+    items = [(m.start(), m[1].strip()) for m in _ITEM.finditer(source.text)]
+    if not items or workspace is None:
+        return lambda _: False
+    own = clone_names(top_of(source.path, workspace), workspace)
+    ours = any(_plain_name(name) in own for _, name in items)
+
+    def is_of_another(at: int) -> bool:
+        start, name = next(((s, n) for s, n in reversed(items) if s < at), (-1, ""))
+        if start < 0 or _plain_name(name) in own or _HEADING.search(source.text, start, at):
+            return False
+        between = source.text[start:at]
+        is_inside = source.text[source.text.rfind("\n", 0, at) + 1 : at + 1][:1].isspace()
+        return is_inside and (ours or _AT_COMMIT.search(between) is not None)
+
+    return is_of_another
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.rpartition("/")[2]).lower()
 
 
 def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> list[LaunchDoc]:

@@ -40,9 +40,11 @@ from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.jobnodes import NodeDifference, node_differences
 from dslint.model.plan.labelnames import LabelNames, read_label_names
 from dslint.model.plan.layerclass import LayerClass, wrong_layer_class
+from dslint.model.plan.leftinshell import left_in_shell
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
+from dslint.model.plan.owndevices import OwnDevices, own_devices
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
@@ -112,7 +114,8 @@ class RunPlan:
     ``ranks`` is how the script trains with others, where Python or `srun` alone starts it and something speaks of
     several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
     ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
-    ``layer_class``: a class of layers for FSDP that the model does not have.
+    ``layer_class``: a class of layers for FSDP that the model does not have; ``unexported``: variables for the script
+    that stay in the shell; ``own_devices``: the GPUs that it chooses itself.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -158,6 +161,8 @@ class RunPlan:
     degrees: Degrees | None = None
     mesh: Mesh | None = None
     layer_class: LayerClass | None = None
+    unexported: tuple[tuple[str, Location], ...] = ()
+    own_devices: OwnDevices | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -287,6 +292,7 @@ def _planned(
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
     unused = unused_accelerate_file(command, files) if script is not None else None
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
+    reads = (script and workspace.memo("variables", script, named_variables)) or frozenset()
     return RunPlan(
         command,
         counts.nodes,
@@ -317,7 +323,9 @@ def _planned(
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
         group_size=stated_group_size(script, workspace),
-        reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
+        reads=reads,
+        own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
+        unexported=tuple(left_in_shell(command, reads, workspace)),
         elsewhere=optimizer_elsewhere(profile, choice, consumer, workspace),
         own_optimizer=trainer_optimizer(script, choice, consumer, workspace),
         convention=convention_of(command) if script is None else "",

@@ -177,6 +177,13 @@ def _shift(arguments: list[str], scope: Scope) -> None:
         scope.assign(str(number), mapped(whole, partial(argument, number)))
 
 
+# Kaldi's reader of ``--name value``, which ESPnet, WeNet and others source: it sets the variables that the caller of
+# the script names, and leaves every one at its default where the script is called without options. Which of the stages
+# run is what people choose with it.
+_OPTIONS_OF_KALDI = "parse_options.sh"
+_STAGES = ("stage", "stop_stage")
+
+
 def _source(reader: CommandReader, arguments: list[str], scope: Scope) -> bool:
     """Run a file of the project in this state; ``False`` when it is not here."""
     if reader.find_file is None or not arguments:
@@ -185,6 +192,10 @@ def _source(reader: CommandReader, arguments: list[str], scope: Scope) -> bool:
         path = expand_assignment(arguments[0], scope.lookup())
     except UnknownWordError:
         return False
+    if path.rpartition("/")[2] == _OPTIONS_OF_KALDI:
+        for name in _STAGES:
+            scope.assign(name, None)
+        return True
     source = reader.find_file(path, scope)
     chain = reader.functions.sources
     if source is None or len(source.text) > _MAX_SOURCED or len(chain) >= _MAX_CHAIN:

@@ -1,0 +1,26 @@
+"""Variables that a launch file sets for its script and never exports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Set
+
+from dslint.core.source import Location
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.environment import is_for_every_process, kept
+from dslint.model.workspace import Workspace
+
+
+def left_in_shell(command: LaunchCommand, reads: Set[str], workspace: Workspace) -> Iterator[tuple[str, Location]]:
+    """The names that the script reads and the file neither exports nor uses itself, with the places of their values."""
+    if command.in_docs or not reads:
+        return
+    wanted = [(name, place) for name, place in kept(command) if name in reads and not is_for_every_process(name)]
+    source = workspace.read(command.location.path) if wanted else None
+    for name, place in wanted:
+        used = re.compile(
+            rf"\$\{{?[#!]?{name}\b|\b{name}\b[^=\w]|\bset -\w*a|allexport|\bsource\b|^\s*\.\s", re.MULTILINE
+        )
+        is_here = source is not None and place.path == command.location.path
+        if is_here and source is not None and used.search(source.text) is None:
+            yield name, place

@@ -1,0 +1,89 @@
+"""**What.** A launch file sets a variable on a line of its own without `export`, uses it nowhere itself, and the
+script that it starts reads it from the environment: `NPROC_PER_NODE=8` in front of `python cli.py`, whose
+`os.environ.get("NPROC_PER_NODE")` decides how many processes it starts.
+
+**Why it hurts.** The variable stays in the shell. The script takes its default: one process instead of eight, rank 0
+on every node, another project of the logger; or it stops with a `KeyError`.
+
+**Fix.** `export` it, or put it in front of the command.
+
+**When it stays quiet.** When the file exports it before or after, uses it (`$NAME`), or switches `set -a` on; in
+documentation; for variables that every process reads, which are DSL334.
+
+**Evidence.** bash 5.2: a variable that is not exported is not in the environment of a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.plan.runplan import RunPlan
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL366",
+    name="variable-of-script-not-exported",
+    kind="plan",
+    severity=Severity.WARNING,
+    summary="A variable that the script reads is set in the shell and never exported",
+    depends_on_run=True,
+    no_experiment="what bash hands on is judged by bash itself, in the tests of the shell reader",
+    references=("https://www.gnu.org/software/bash/manual/html_node/Environment.html",),
+    needs=("unexported",),
+)
+
+_CLI = """\
+import os
+import subprocess
+import sys
+
+count = os.environ.get("NPROC_PER_NODE")
+command = [sys.executable, "worker.py"]
+if count is not None:
+    command = ["torchrun", "--nproc_per_node", count, "worker.py"]
+sys.exit(subprocess.call(command))
+"""
+_TRAIN = """\
+import os
+
+import torch.distributed as dist
+
+rank = int(os.environ.get("NODE_RANK", "0")) * 8 + int(os.environ["LOCAL_RANK"])
+run = os.environ["WANDB_PROJECT"]
+"""
+_GPUS = "GPUS=8\nNPROC_PER_NODE=$GPUS\n"
+
+EXAMPLES = (
+    bad("a front end that starts the processes", {
+        "run.sh": _GPUS + "python cli.py --lr 1\n", "cli.py": _CLI,
+    }, "run.sh:2 warning"),
+    bad("the rank of the node", {
+        "run.sh": "NODE_RANK=1\n\ntorchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    bad("a number", {"run.sh": "NPROC_PER_NODE=4; python cli.py\n", "cli.py": _CLI}, "run.sh:1 warning"),
+    bad("the project of the logger", {
+        "run.sh": "WANDB_PROJECT=speech\ntorchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    good("exported", {"run.sh": _GPUS.replace("NPROC", "export NPROC") + "python cli.py\n", "cli.py": _CLI}),
+    good("in front", {"run.sh": "NPROC_PER_NODE=8 python cli.py\n", "cli.py": _CLI}),
+    good("exported afterwards", {"run.sh": _GPUS + "export NPROC_PER_NODE\npython cli.py\n", "cli.py": _CLI}),
+    good("the file uses it itself", {
+        "run.sh": "NODE_RANK=1\ntorchrun --nnodes 2 --node_rank $NODE_RANK --master_addr a train.py\n",
+        "train.py": _TRAIN,
+    }),
+    good("another script", {"run.sh": _GPUS + "python other.py\n", "other.py": "print()\n", "cli.py": _CLI}),
+)  # fmt: skip
+
+
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+    """Variables that stay in the shell."""
+    for name, place in plan.unexported:
+        yield META.finding(
+            place,
+            f"`{name}` is set and not exported: the script, which reads it, does not see it",
+            hint="Write `export` in front",
+            related=(plan.command.location.labelled("this command does not hand it on"),),
+            facts={"name": name},
+        )
