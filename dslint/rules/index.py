@@ -4923,6 +4923,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL655",
+        name="trainer-loader-not-prepared",
+        kind="script",
+        severity="warning",
+        summary="`get_train_dataloader` of a Trainer returns a loader that nothing divides: every rank trains on all items",
+        module="dslint.rules.script.dsl655_trainer_loader_not_prepared",
+        markers=(
+            "def get_train_dataloader",
+            "DataLoader\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL656",
         name="barrier-in-every-step",
         kind="script",

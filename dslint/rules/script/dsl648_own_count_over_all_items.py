@@ -40,7 +40,7 @@ META = RuleMeta(
     summary="what a rank counts over its share of the samples is divided by the number of all samples",
     markers=(r"DistributedSampler|\.prepare\(", r"len\("),
     references=(
-        "https://github.com/pytorch/pytorch/issues/77562",
+        "https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
         "https://huggingface.co/docs/accelerate/quicktour#distributed-evaluation",
     ),
     depends_on_run=True,
