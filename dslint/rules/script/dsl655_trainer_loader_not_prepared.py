@@ -27,7 +27,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python import attributes
 from dslint.python.values import ClassAtom
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ownorders import trains_in_several
+from dslint.rules.intent import says_several
+from dslint.rules.ownorders import entry_modules
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
@@ -73,7 +74,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 "The Trainer takes this loader as it is: every rank trains on all items, in the same order",
                 hint="Return `self.accelerator.prepare(...)` of the loader",
                 related=(run.location(found.event.module, found.event.node, "trains"),),
-                severity=None if trains_in_several(run) else Severity.INFO,
+                severity=None if says_several(run, entry_modules(run)) else Severity.INFO,
             )
 
 
