@@ -1422,7 +1422,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "device_map[\\\"']?\\s*[=:]|low_cpu_mem_usage",
             "from_pretrained|SentenceTransformer\\(",
-            "deepspeed|accelerat|Train|trl|zero",
+            "deepspeed|accelerat|Train|trl|zero|DataParallel|DDP",
         ),
         fix="none",
         since="0.1.0",
