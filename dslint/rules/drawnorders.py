@@ -9,8 +9,9 @@ from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, ORDER, RANKED
 from dslint.rules.everyrank import row_of
+from dslint.rules.intent import says_several
 from dslint.rules.lightnings import adds_sampler
-from dslint.rules.ownorders import is_seeded, trains_in_several
+from dslint.rules.ownorders import entry_modules, is_seeded
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
@@ -50,7 +51,7 @@ def _dealers(run: RunQuery) -> Iterator[tuple[Happening, list[Source], str]]:
         if not found.event.open and (replicas is None or replicas.constants != (1,)):
             yield found, found.event.sources, "dataset"
     for found in run.happenings("trainer", "makes-engine"):
-        if found.event.sources and (run.has("makes-engine") or trains_in_several(run)):
+        if found.event.sources and (run.has("makes-engine") or says_several(run, entry_modules(run))):
             yield found, found.event.sources, "train_dataset" if "trainer" in found.event.tags else "training_data"
     taken = {a for f in run.occurrences("prepares") for v in f.event.arguments.values() for a in instances(v)}
     for found in run.happenings("makes-loader"):

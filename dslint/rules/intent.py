@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, Span
 from dslint.rules.runs import RunQuery
+
+if TYPE_CHECKING:
+    from dslint.python.source import Module
 
 # What only a script for several processes has; a map for one process has the number of its device.
 _SEVERAL = re.compile(
     r"[\"']LOCAL_RANK[\"']|\btorchrun\b|accelerate launch|main_process_first|ddp_find_unused_parameters"
     r"|init_process_group"
 )
+# Words that a script for several processes has, and one for a single process may have, too.
+_WORDS = re.compile(
+    r"(?i)local_rank|world_size|torchrun|\bddp\b|fsdp|deepspeed|torch\.distributed|accelerate"
+    r"|process_zero|process_index|main_process"
+)
 _SHARDS = ("full_shard", "shard_grad_op", "hybrid_shard")
 _INTENDED = "the script is written for several processes"
+
+
+def says_several(run: RunQuery, modules: Iterable[Module]) -> bool:
+    """Return whether a command starts several processes, or some files of the script have words for them."""
+    told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
+    return told or any(module.search(_WORDS) for module in modules)
 
 
 def intends_several(run: RunQuery) -> tuple[Location, ...]:

@@ -60,3 +60,21 @@ def main(data, loss):
     args = SentenceTransformerTrainingArguments(output_dir="out", num_train_epochs=1)
     SentenceTransformerTrainer(model=model, args=args, train_dataset=data, loss=loss(model)).train()
 """
+MAP_DDP = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from transformers import AutoModelForCausalLM
+
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=%s)
+model = DDP(model, device_ids=[rank])
+optimizer = torch.optim.AdamW(model.parameters())
+for ids in torch.load(f"rows_{dist.get_rank()}.pt"):
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+"""

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 
 from dslint.python.events import Event, events
 from dslint.python.source import Module
+from dslint.rules.intent import says_several
 from dslint.rules.runs import Happening, RunQuery
 
 _FIXING = ("seed", "seeds", "generator", "generators")
 _SHARES = ("prepares", "makes-engine", "makes-distributed-sampler")
 _TRAINS = ("backward", "engine-backward", "trainer-train")
-_RANKS = re.compile(
-    r"LOCAL_RANK|WORLD_SIZE|local_rank|world_size|torchrun|\bddp\b|deepspeed|torch\.distributed|accelerate"
-    r"|process_zero|process_index|is_main_process|main_process_first"
-)
 SEEDS = re.compile(r"(?<!def )(?<![\w.])(?:\w+\.)*(?!manual_|initial_)\w*seed\w*\(", re.I)
 
 
@@ -44,13 +41,7 @@ def _shares(run: RunQuery) -> bool:
         return False  # a notebook is one process, unless it starts others
     if not run.has(*_TRAINS) or any(value is not None and value.constants != (False,) for value in streams):
         return False
-    return run.has(*_SHARES) or (run.has("trainer", "wraps-model") and trains_in_several(run))
-
-
-def trains_in_several(run: RunQuery) -> bool:
-    """Return whether a command starts several processes, or the script has words for them."""
-    told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
-    return told or any(m.search(_RANKS) for m in entry_modules(run))
+    return run.has(*_SHARES) or (run.has("trainer", "wraps-model") and says_several(run, entry_modules(run)))
 
 
 def entry_modules(run: RunQuery) -> list[Module]:

@@ -9,8 +9,9 @@ from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.python.sources import Source
 from dslint.python.varies import HOST, LOST, RANDOM, RANKED
+from dslint.rules.intent import says_several
 from dslint.rules.lightnings import adds_sampler, trainers
-from dslint.rules.ownorders import SEEDS, entry_modules, trains_in_several
+from dslint.rules.ownorders import SEEDS, entry_modules
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
@@ -66,7 +67,7 @@ def _is_drawn(source: Source) -> bool:
 def is_shared_out(run: RunQuery, loader: Event) -> bool:
     """Return whether the ranks share out what a loader or a trainer holds."""
     if "trainer" in loader.tags:
-        return trains_in_several(run)
+        return says_several(run, entry_modules(run))
     if any("torch.utils.data.DistributedSampler" in source.bases for source in loader.sources):
         return True
     if any(source.path == "torch.utils.data.DistributedSampler" for source in loader.sources):

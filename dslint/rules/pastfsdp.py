@@ -1,4 +1,4 @@
-"""What runs a model inside FSDP past the forward pass of the wrapper, which gathers the weights."""
+"""What runs or saves a model inside FSDP past the forward pass of the wrapper, which gathers the weights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dslint.python.events import Event, events
 from dslint.python.queries.order import following
 from dslint.python.values import Instance
+from dslint.rules.parted import function_around
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.zero3 import is_gathered, is_whole
@@ -16,9 +17,9 @@ _CONTAINERS = ("torch.nn.Sequential.", "torch.nn.Module", "torch.nn.functional",
 
 
 def past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
-    """Yield `model.generate(...)`, and layers that methods run: FSDP hands both on, and its forward never gathers."""
+    """Yield `generate`, `save_pretrained`, and layers that methods run: FSDP hands them on, and gathers nothing."""
     wraps = {atom: found.event for found in run.occurrences("wraps-model") for atom in _divided(run, found.event)}
-    for found in run.occurrences("generate") if wraps else ():
+    for found in (*run.occurrences("generate"), *_saves(run)) if wraps else ():
         wrap = next((wraps[atom] for atom in instances(found.event.receiver) if atom in wraps), None)
         if wrap is not None and not is_whole(found) and not _is_before(found, wrap):
             yield found.event, wrap
@@ -29,6 +30,16 @@ def past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
         wrap = next((inner[atom] for atom in instances(found.event.receiver) if atom in inner), None)
         if wrap is not None and id(found.event.node) not in through and _is_root_alone(found, wrap):
             yield found.event, wrap
+
+
+def _saves(run: RunQuery) -> Iterator[Happening]:
+    """Yield the calls of `save_pretrained` that ask the model for its weights, where nothing tells FSDP how."""
+    for found in run.occurrences("saves"):
+        event = found.event
+        is_own = event.api.endswith(".save_pretrained") and "state_dict" not in event.arguments and not event.open
+        around = function_around(event.module, event.node) or event.module.tree
+        if is_own and not event.may and "state_dict_type" not in event.module.text(around):
+            yield found
 
 
 def _is_root_alone(found: Happening, wrap: Event) -> bool:

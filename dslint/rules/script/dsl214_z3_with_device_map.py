@@ -41,9 +41,10 @@ from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import device_words, written
+from dslint.rules.devices import written
 from dslint.rules.intent import intends_several
-from dslint.rules.mapscripts import MAP_ARM, MAP_CHAT, MAP_HF_CONFIG, MAP_SENTENCES, MAP_WRONG_ARM
+from dslint.rules.mappedmodels import is_given_to_ddp, is_on_first
+from dslint.rules.mapscripts import MAP_ARM, MAP_CHAT, MAP_DDP, MAP_HF_CONFIG, MAP_SENTENCES, MAP_WRONG_ARM
 from dslint.rules.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
 from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind, value_of_key
@@ -57,7 +58,7 @@ META = RuleMeta(
     markers=(
         r"device_map[\"']?\s*[=:]|low_cpu_mem_usage",
         r"from_pretrained|SentenceTransformer\(",
-        r"deepspeed|accelerat|Train|trl|zero",
+        r"deepspeed|accelerat|Train|trl|zero|DataParallel|DDP",
     ),
     references=(
         "check_and_set_device_map in transformers/integrations/accelerate.py",
@@ -134,15 +135,17 @@ def _of_ranks(run: RunQuery, found: Happening, value: Value) -> Finding | None:
     event, processes = found.event, run.context.processes_per_node
     known = value.constants
     is_spread = bool(known) and set(known or ()) <= _SPREADING
-    if run.stages.stated[0] == 3 or not (is_spread or _is_on_first(run, event, value)):
+    if run.stages.stated[0] == 3 or not (is_spread or is_on_first(run, event, value)):
         return None
     intended = intends_several(run) if processes.get_or(0) < 2 else ()
     if processes.get_or(0 if intended else 1) == 1:
         return None
-    if not run.has("trainer", "prepares") or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
+    wrapped = is_spread and any(is_given_to_ddp(run, wrap.event, event) for wrap in run.happenings("wraps-model"))
+    trains = wrapped or run.has("trainer", "prepares")
+    if not trains or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
         return None
     node = written(event, "device_map")
-    return _refused(run, event, node, _shown(run, event, node, value), intended, is_spread)
+    return _refused(run, event, node, _shown(run, event, node, value), intended, is_spread, "DDP" if wrapped else "")
 
 
 def _of_wrapper(run: RunQuery, found: Happening) -> Finding | None:
@@ -159,7 +162,13 @@ def _of_wrapper(run: RunQuery, found: Happening) -> Finding | None:
 
 
 def _refused(
-    run: RunQuery, event: Event, node: ast.AST, shown: str, intended: tuple[Location, ...], is_spread: bool
+    run: RunQuery,
+    event: Event,
+    node: ast.AST,
+    shown: str,
+    intended: tuple[Location, ...],
+    is_spread: bool,
+    refuser: str = "",
 ) -> Finding:
     processes = run.context.processes_per_node
     who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
@@ -168,23 +177,12 @@ def _refused(
         META,
         event.module,
         node,
-        f"`device_map={shown}` in {who} {does}, and accelerate refuses to train it",
+        f"`device_map={shown}` in {who} {does}, and {refuser or 'accelerate'} refuses to train it",
         hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
         related=(*(place.labelled("several processes are started here") for place in processes.origins), *intended),
         severity=Severity.WARNING,
         facts={"device_map": "auto in several processes" if is_spread else "first device in several processes"},
     )
-
-
-def _is_on_first(run: RunQuery, event: Event, value: Value) -> bool:
-    """Return whether quantised weights certainly go to GPU 0, from where no other process can train them."""
-    given = [event.arguments.get(name) for name in ("load_in_4bit", "load_in_8bit")]
-    is_quantised = any(flag is not None and flag.constants == (True,) for flag in given)
-    settings = event.arguments.get("quantization_config")
-    kinds = [atom.cls for atom in settings.atoms if isinstance(atom, Instance)] if settings is not None else []
-    is_quantised |= bool(kinds) and all(kind == "transformers.BitsAndBytesConfig" for kind in kinds)
-    named = event.items.get("device_map") or [value]
-    return is_quantised and all(place.atoms and device_words(run, place) == frozenset({"cuda:0"}) for place in named)
 
 
 def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
@@ -255,6 +253,8 @@ def _loads(call: str, stage: int = 3) -> dict[str, str]:
 _FOUR = "torchrun --nproc_per_node 4 train.py\n"
 
 EXAMPLES = (
+    bad("DDP of a model on all GPUs", {"train.py": MAP_DDP % '"auto"'}, at="train.py:11 warning"),
+    good("DDP of a model on the rank's GPU", {"train.py": MAP_DDP % '{"": rank}'}),
     bad(
         "`auto` in a script that is written for several processes, in two files",
         {"model.py": QLORA % ("", '"auto"'), "train.py": QLORA_TRAIN},

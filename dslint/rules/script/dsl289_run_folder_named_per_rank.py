@@ -33,6 +33,7 @@ from dslint.python.queries.files import LISTS, READS, WRITES, Use, uses
 from dslint.python.varies import ASSUMED, CLOCK, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import arrivals, row_of
+from dslint.rules.intent import says_several
 from dslint.rules.runs import RunQuery
 
 if TYPE_CHECKING:
@@ -53,9 +54,6 @@ META = RuleMeta(
 )
 # A name that holds the day only is the same for all ranks of nearly every run.
 _OUTPUT = "output_dir"
-_RANKS = re.compile(
-    r"(?i)local_rank|world_size|process_zero|main_process|process_index|\bddp\b|deepspeed|fsdp|torchrun"
-)
 _DAY = re.compile(r"%[YymdbBj]|today\(\)")
 _TIME = re.compile(r"%[HIMSfsTXcpR]|isoformat|time\.time|time_ns|timestamp|ctime|asctime|perf_counter")
 
@@ -96,15 +94,9 @@ def _of_trainers(run: RunQuery, told: set[int]) -> Iterator[Finding]:
                 " not in the checkpoint of rank 0",
                 hint="Pass the name on the command line, or make it on rank 0 and broadcast it",
                 related=(run.location(event.module, event.nodes.get(_OUTPUT, event.node), "the folder of each rank"),),
-                severity=None if _has_several(run) else Severity.INFO,
+                severity=None if says_several(run, run.machine.program.modules()) else Severity.INFO,
                 facts={"merged": False},
             )
-
-
-def _has_several(run: RunQuery) -> bool:
-    """Return whether something says that the script runs as several processes."""
-    told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
-    return told or any(module.search(_RANKS) for module in run.machine.program.modules())
 
 
 def _shared(run: RunQuery, found: list[Use]) -> Iterator[tuple[Use, Use]]:

@@ -2,12 +2,14 @@
 
 **What.** A model is built inside `deepspeed.zero.Init`, loaded while arguments of a Trainer (or `HfDeepSpeedConfig`)
 with stage 3 are alive, or handed to an engine with stage 3. After that a callback writes its weights to a file without
-`GatheredParameters`, or a second model runs for which no engine was made. Or `generate` of a model runs inside of FSDP
-without `summon_full_params`. What writes, loads or reads single weights is DSL210.
+`GatheredParameters`, or a second model runs for which no engine was made. Or `generate` or `save_pretrained` of a model
+runs inside of FSDP without `summon_full_params`. What writes, loads or reads single weights is DSL210.
 
 **Why it hurts.** Outside of a forward or backward pass of the engine each weight is an empty tensor. A file holds empty
 tensors; a model without an engine meets them in its first layer and raises. FSDP hands `generate` to
 the model inside: the weights that the root holds stay flat shards, and the embedding raises "'weight' must be 2-D".
+`model.module.save_pretrained(...)` writes such a shard under the name `_flat_param`, and nothing says so until somebody
+loads the file.
 
 **Fix.** `with deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):` around it, entered by every rank;
 `deepspeed.initialize` for a second model, with a config of stage 3; `FSDP.summon_full_params` around `generate`.
@@ -16,7 +18,8 @@ the model inside: the weights that the root holds stay flat shards, and the embe
 quantised models.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19 at stage 3: a saved tensor has the shape (0,), and a forward
-pass without an engine raises.
+pass without an engine raises. FSDP of torch 2.13 on two ranks, transformers 5.24: the file holds a `_flat_param` of one
+rank, with `use_orig_params=True` flat pieces in the place of the weights of the root.
 """
 
 from __future__ import annotations
@@ -50,11 +53,13 @@ META = RuleMeta(
 _TELLS = {
     "save": "What is saved holds empty tensors: stage 3 has spread the weights over the ranks",
     "fsdp": "`{0}` runs the model inside FSDP, whose own forward never gathers: the weights of the root are shards",
+    "fsdp-save": "`{0}` asks the model inside FSDP for its weights: of the root it writes a flat shard of one rank",
     "run": "This model runs without an engine, and stage 3 has spread its weights: they are empty",
 }
 _HINTS = {
     "run": "Make an engine for it with `deepspeed.initialize` and a config of stage 3",
     "fsdp": "Run it inside `FSDP.summon_full_params(model, writeback=False, recurse=False)` on all ranks",
+    "fsdp-save": "Get the state of the wrapper on all ranks (`FSDP.state_dict_type`), and pass it as `state_dict=`",
     "save": "Gather each parameter with `deepspeed.zero.GatheredParameters` on all ranks, or use `trainer.save_model`",
 }
 # A function that cannot be read may gather, by its name.
@@ -75,7 +80,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for event, wrap in past_fsdp(run):
         if id(event.node) not in seen:
             seen.add(id(event.node))
-            yield _finding(run, event, "fsdp", wrap)
+            yield _finding(run, event, "fsdp-save" if "saves" in event.tags else "fsdp", wrap)
 
 
 def _use(spread: Spread, found: Happening) -> tuple[str, Event | None]:
@@ -285,6 +290,16 @@ EXAMPLES = (
     bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),
     bad("a method inside FSDP", {"train.py": _FSDP % f"        {_SAMPLE}"}, at="train.py:13 warning"),
     good("summoned", {"train.py": _FSDP % _SUMMONED}),
+    bad(
+        "saved inside FSDP", {"train.py": _FSDP % '        self.model.module.save_pretrained("out")'}, at="train.py:13"
+    ),
+    good(
+        "the whole state is saved",
+        {
+            "train.py": _FSDP
+            % '        self.model.module.save_pretrained("out", is_main_process=False, state_dict=whole(self.model))'
+        },
+    ),
     good("stage 2", {"export.py": _EXPORT, "train.py": _HF % (2, _CALLBACK)}),
     good("a teacher at stage 2", {"export.py": _EXPORT, "train.py": _HF % (2, _DISTIL)}),
 )

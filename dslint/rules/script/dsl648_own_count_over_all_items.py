@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop, walk
+from dslint.python.queries.derived import Derived
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.dividedloaders import divided_loaders
@@ -40,7 +41,7 @@ META = RuleMeta(
     summary="what a rank counts over its share of the samples is divided by the number of all samples",
     markers=(r"DistributedSampler|\.prepare\(", r"len\("),
     references=(
-        "https://github.com/pytorch/pytorch/issues/77562",
+        "https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
         "https://huggingface.co/docs/accelerate/quicktour#distributed-evaluation",
     ),
     depends_on_run=True,
@@ -57,6 +58,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     divided = divided_loaders(run)
     seen: set[int] = set()
+    derived: Derived | None = None
     for _, tree in run.trees() if divided else ():
         for loop in walk(tree):
             if not isinstance(loop, Loop) or not isinstance(loop.node, ast.For) or id(loop.node) in seen:
@@ -66,20 +68,22 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 continue
             seen.add(id(loop.node))
             scope = function_around(loop.module, loop.node) or loop.module.tree
-            found = next(_quotients(loop, scope, [*made, *_assigned(run, loop)]), None)
+            derived = derived or Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
+            found = next(_quotients(derived, loop, scope, [*made, *_assigned(run, loop)]), None)
             if found is not None and not _joins(run, loop.module, scope):
                 yield _finding(run, loop, found, made[0])
 
 
-def _quotients(loop: Loop, scope: ast.AST, made: list[Event]) -> Iterator[ast.BinOp]:
+def _quotients(derived: Derived, loop: Loop, scope: ast.AST, made: list[Event]) -> Iterator[ast.BinOp | ast.AugAssign]:
     """Yield the divisions after a loop of what it has added up by the number of all items."""
     sums = {name for node in ast.walk(loop.node) if (name := _added(node))}
     last = getattr(loop.node, "end_lineno", 0)
     for node in ast.walk(scope):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or node.lineno <= last:
+        if not isinstance(node, ast.BinOp | ast.AugAssign) or not isinstance(node.op, ast.Div) or node.lineno <= last:
             continue
-        named = {ast.unparse(part) for part in ast.walk(node.left) if isinstance(part, ast.Name | ast.Attribute)}
-        if named & sums and _is_all(node.right, scope, loop, made):
+        left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
+        named = {ast.unparse(part) for part in ast.walk(left) if isinstance(part, ast.Name | ast.Attribute)}
+        if named & sums and _is_all(derived, right, loop, made):
             yield node
 
 
@@ -102,11 +106,11 @@ def _added(node: ast.AST) -> str:
     return ""
 
 
-def _is_all(node: ast.expr, scope: ast.AST, loop: Loop, made: list[Event]) -> bool:
+def _is_all(derived: Derived, node: ast.AST, loop: Loop, made: list[Event]) -> bool:
     """Return whether an expression is the number of items of the data set that the loader goes over."""
     if isinstance(node, ast.Name):
-        given = [n.value for n in ast.walk(scope) if isinstance(n, ast.Assign) and _is_target(n, node.id)]
-        return len(given) == 1 and not isinstance(given[0], ast.Name) and _is_all(given[0], scope, loop, made)
+        given = [piece for _, piece in derived.of_name(loop.module, node)]
+        return len(given) == 1 and not isinstance(given[0], ast.Name) and _is_all(derived, given[0], loop, made)
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "len" or len(node.args) != 1:
         return False
     counted = ast.unparse(node.args[0])
@@ -115,10 +119,6 @@ def _is_all(node: ast.expr, scope: ast.AST, loop: Loop, made: list[Event]) -> bo
         return counted.removesuffix(".dataset") in iterated
     nodes = [event.nodes.get("dataset") for event in made]
     return any(inner is not None and ast.unparse(inner) == counted for inner in nodes)
-
-
-def _is_target(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
 
 
 def _joins(run: RunQuery, module: Module, scope: ast.AST) -> bool:
@@ -139,7 +139,7 @@ def _joins(run: RunQuery, module: Module, scope: ast.AST) -> bool:
     return False
 
 
-def _finding(run: RunQuery, loop: Loop, found: ast.BinOp, made: Event) -> Finding:
+def _finding(run: RunQuery, loop: Loop, found: ast.BinOp | ast.AugAssign, made: Event) -> Finding:
     return run.finding(
         META,
         loop.module,
@@ -227,6 +227,15 @@ EXAMPLES = (
         "a loader that accelerate has prepared",
         {"train.py": _ACCELERATE % "hits.sum().item()", "run.sh": "accelerate launch --num_processes 4 train.py\n"},
         at="train.py:22 warning",
+    ),
+    bad(
+        "a number that the caller passes",
+        {
+            "train.py": (_TRAIN % ("size", "validate(model, val_loader, len(val))")).replace(
+                "(model, loader):", "(model, loader, size):"
+            )
+        },
+        at="train.py:16 warning",
     ),
     good(
         "by what the rank has counted, or reduced",

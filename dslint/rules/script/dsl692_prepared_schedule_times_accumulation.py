@@ -3,12 +3,16 @@
 **What.** `get_scheduler(..., num_training_steps=args.max_train_steps * args.gradient_accumulation_steps)`;
 `accelerator.prepare` wraps the schedule, and the script trains under `accelerator.accumulate`.
 
+Or the length is that of the loader before it is prepared, times the epochs (`len(loader) * epochs`), and nothing
+divides it by the micro batches that the Accelerator puts together.
+
 **Why it hurts.** `AcceleratedScheduler.step` does nothing in turns without an update, and goes on by as many steps as
 there are processes in the others. The micro batches of a step take no part. With four of them on two GPUs the warmup
 is twice as long as it says and the schedule is half over when the run ends. Where there happen to be as many
-processes as micro batches nobody notices, and the next run on other machines learns otherwise. Nothing fails.
+processes as micro batches nobody notices, and the next run on other machines learns otherwise. A length of all batches
+ends at a fourth of the way with four micro batches, on any number of processes. Nothing fails.
 
-**Fix.** Write `accelerator.num_processes` in the place of the micro batches.
+**Fix.** Write `accelerator.num_processes` in the place of the micro batches; divide the length of the loader by them.
 
 **When it stays quiet.** The number of processes takes part, too; one micro batch for certain; a script without
 `accelerator.accumulate`, whose schedule may step in each turn; an Accelerator that leaves the schedule alone
@@ -56,6 +60,9 @@ META = RuleMeta(
 
 _MAKES = re.compile(r"sched", re.I)
 _LENGTH = "num_training_steps"
+_LENGTHS = (_LENGTH, "T_max", "total_steps")
+_LOADER = re.compile(r"loader|_dl$|^dl$|train$|batches", re.I)
+_SEVERAL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +86,38 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         for made in (*_known(run, found.event), *_by_name(derived, found.event)):
             numbers = [node for node in made.numbers if _is_multiplied(factors, made.module, node)]
-            if id(made.node) not in seen and numbers and not _knows(derived, made):
+            if id(made.node) in seen or _knows(derived, made):
+                continue
+            length = _undivided(run, derived, found.event, made) if not numbers else None
+            if length is not None:
+                numbers = [length]
+            if numbers:
                 seen.add(id(made.node))
-                yield _finding(run, found.event, made, numbers)
+                yield _finding(run, found.event, made, numbers, is_product=length is None)
+
+
+def _undivided(run: RunQuery, derived: Derived, prepared: Event, made: _Made) -> ast.expr | None:
+    """Return the length of a schedule that counts the batches of a loader before it is prepared, each as a step.
+
+    The processes that share the loader out and those that step the schedule are as many; the micro batches remain.
+    """
+    counted = micro_batches(run, instances(prepared.receiver), ACCELERATOR)
+    count = (counted.count or counted.default) if counted is not None else None
+    calls = {id(found.event.node) for found in run.happenings("prepares")}
+    if count is None or count < _SEVERAL or len(calls) != 1 or not isinstance(made.node, ast.Call):
+        return None
+    length = next((k.value for k in made.node.keywords if k.arg in _LENGTHS), None)
+    pieces = code_behind(derived, [(made.module, length)]) if length is not None else []
+    nodes = [node for _, piece in pieces for node in ast.walk(piece)]
+    has_batches = any(isinstance(n, ast.Call) and _is_length_of_loader(n) for n in nodes)
+    is_divided = any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div | ast.FloorDiv) for n in nodes)
+    words = {getattr(n, "id", "") or getattr(n, "attr", "") for n in nodes}
+    return length if has_batches and not is_divided and not any(map(COUNTS.search, words)) else None
+
+
+def _is_length_of_loader(call: ast.Call) -> bool:
+    is_length = isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1
+    return is_length and _LOADER.search(ast.unparse(call.args[0])) is not None
 
 
 def _accumulates(run: RunQuery, prepared: Event) -> bool:
@@ -131,7 +167,7 @@ def _knows(derived: Derived, made: _Made) -> bool:
     return any(knows_world(node) for _, node in pieces)
 
 
-def _finding(run: RunQuery, prepared: Event, made: _Made, numbers: list[ast.expr]) -> Finding:
+def _finding(run: RunQuery, prepared: Event, made: _Made, numbers: list[ast.expr], *, is_product: bool) -> Finding:
     shown = run.text(made.module, numbers[-1])
     return run.finding(
         META,
@@ -139,7 +175,7 @@ def _finding(run: RunQuery, prepared: Event, made: _Made, numbers: list[ast.expr
         numbers[0],
         f"`{shown}` counts micro batches, but accelerate steps a prepared schedule only with the optimizer, once for"
         " each process",
-        hint="Multiply by `accelerator.num_processes` instead",
+        hint="Multiply by `accelerator.num_processes`" if is_product else "Divide by the micro batches of a step",
         related=(run.location(prepared.module, prepared.node, "wraps the schedule"),),
         facts={"factor": "accumulation"},
     )
@@ -220,6 +256,18 @@ EXAMPLES = (
         "a function of another library",
         {"train.py": _train("args.length * args.accumulation_steps").replace("from transformers", "from diffusers")},
         at="train.py:17 warning",
+    ),
+    bad(
+        "all batches of the loader",
+        {"train.py": _train("3 * len(loader)", arguments="gradient_accumulation_steps=4")},
+        at="train.py:17 warning",
+    ),
+    good(
+        "the batches of the loader by those of a step, or one of them",
+        {
+            "by.py": _train("3 * len(loader) // 4", arguments="gradient_accumulation_steps=4"),
+            "one.py": _train("3 * len(loader)", arguments="gradient_accumulation_steps=1"),
+        },
     ),
     good("processes", {"train.py": _train("args.total * accelerator.num_processes")}),
     good(
