@@ -22,7 +22,6 @@ import time
 from typing import Any
 
 from packaging.version import Version
-
 from surface import index, pack
 from surface.linked import linked
 from surface.merge import Names

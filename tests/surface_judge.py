@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 
 from dslint.model.surface import Parameter, Surface, surface
 
-# What the standard library gives to classes.
-_OF_PYTHON = ("_abc_impl", "_is_protocol", "_is_runtime_protocol")
+# What the standard library and pybind11 give to classes.
+_OF_PYTHON = ("_abc_impl", "_is_protocol", "_is_runtime_protocol", "_pybind11_conduit_v1_")
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "positional",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "either",
@@ -104,7 +104,8 @@ def _has(value: object, name: str) -> bool:
 def _conditional(module: types.ModuleType, name: str) -> bool:
     """The module binds the name in a block, a function or a star import only, which may not have run."""
     try:
-        tree = ast.parse(inspect.getsource(module))
+        text = inspect.getsource(module)
+        tree = ast.parse(text)
     except (OSError, TypeError, SyntaxError):
         return False
     bound: set[str] = set()
@@ -115,7 +116,7 @@ def _conditional(module: types.ModuleType, name: str) -> bool:
             bound |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             bound |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-    return name not in bound and "_LazyModule" not in ast.unparse(tree)
+    return name not in bound and "_LazyModule" not in text
 
 
 def _module(

@@ -128,7 +128,7 @@ class Reader:
 
     def _classdef(self, node: ast.ClassDef, conditions: tuple[str, ...]) -> None:
         cls = read_class(node)
-        cls.stub = self.stub
+        cls.unlisted |= self.stub
         self.bind(node.name, Entry("c", cls=cls))
         self._uses([*node.bases, *node.decorator_list], conditions)
 
