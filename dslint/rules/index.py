@@ -4187,6 +4187,20 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL533",
+        name="gone-from-standard-library",
+        kind="script",
+        severity="error",
+        summary="A use of something that Python has taken out of its standard library",
+        module="dslint.rules.script.dsl533_gone_from_standard_library",
+        markers=(
+            "(?:import|from)[ \\t]+(?:imp|asyncore|asynchat|smtpd|cgi|cgitb|imghdr|sndhdr|telnetlib|pipes|audioop|crypt|binhex|formatter|parser|symbol|uu|xdrlib|nntplib|aifc|chunk|sunau|mailcap|nis|spwd|lib2to3|dummy_threading)\\b|from[ \\t]+collections[ \\t]+import[^\\n]*\\b(?:Mapping|MutableMapping|Sequence|MutableSequence|Iterable|Iterator|Callable|Hashable|Sized|Container|Set|MutableSet|Generator|Coroutine|Awaitable|KeysView|ItemsView|ValuesView|MappingView)\\b|\\bcollections\\.(?:Mapping|MutableMapping|Sequence|MutableSequence|Iterable|Iterator|Callable|Hashable|Sized|Container|Set|MutableSet|Generator|Coroutine|Awaitable|KeysView|ItemsView|ValuesView|MappingView)\\b|getargspec|formatargspec|SafeConfigParser|time\\.clock|(?:en|de)codestring|makeSuite|linux_distribution|fractions|setcheckinterval|find_loader|ImpImporter|wrap_socket|locale\\.format|asyncio\\.coroutine",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL534",
         name="release-that-does-not-exist",
         kind="versions",
