@@ -3,6 +3,7 @@
     python scripts/generate_surface.py --cache FOLDER                      # all libraries
     python scripts/generate_surface.py --cache FOLDER peft trl             # these
     python scripts/generate_surface.py --cache FOLDER --add peft==0.22.0   # one release more
+    python scripts/generate_surface.py --cache FOLDER --needs              # what libraries need of each other, last
 
 The folder keeps the texts of releases and what was read from them: a run that was cut off goes on where it was, and
 only what is new is downloaded. Nothing of a release is built, installed or run.
@@ -11,23 +12,30 @@ only what is new is downloaded. Nothing of a release is built, installed or run.
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
+import hashlib
 import json
 import os
 import sys
 import time
 from typing import Any
 
+from packaging.version import Version
 from surface import index, pack
 from surface.linked import linked
 from surface.merge import Names
 from surface.metadata import metadata
 from surface.modules import Module
+from surface.needs import needs
 from surface.release import Release
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TARGET = os.path.join(_ROOT, "schemas", "surface")
 _CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surface")
+
+# The steps after the reading.
+_WRITERS = ("pack.py", "merge.py", "moved.py", "index.py", "needed.py")
 
 
 def main() -> None:
@@ -36,10 +44,25 @@ def main() -> None:
     parser.add_argument("libraries", nargs="*", default=list(index.PROJECTS))
     parser.add_argument("--cache", required=True, help="folder for texts of releases")
     parser.add_argument("--add", action="append", default=[], metavar="LIBRARY==RELEASE")
+    parser.add_argument("--needs", action="store_true", help="write what the imports of these need, by the names here")
     parser.add_argument("--only", help="a few releases, with commas: for trying")
     args = parser.parse_args()
-    for library in args.libraries or index.PROJECTS:
-        _library(library, args)
+    for each in args.add:
+        _add(*each.split("=="), args.cache)
+    libraries = [each.split("==")[0] for each in args.add] or args.libraries
+    for library in libraries:
+        if not args.needs:
+            _library(library, args)
+    for library in libraries if args.needs else ():
+        _needs(library, args.cache)
+
+
+def _add(library: str, version: str, cache: str) -> None:
+    """Put a release on the list of its library."""
+    listed = [each for each in _listed(library, cache) if each.version != version]
+    listed.append(index.one(library, version))
+    listed.sort(key=lambda each: Version(each.version))
+    _list(library, cache, listed)
 
 
 def _library(library: str, args: argparse.Namespace) -> None:
@@ -55,6 +78,8 @@ def _library(library: str, args: argparse.Namespace) -> None:
         rows.append(data["release"])
         for name, found in data["modules"].items():
             modules.setdefault(name, Names()).add(found, 1 << place)
+    for names in modules.values():
+        names.finish()
     packer = pack.Packer(library, [each.version for each in releases], modules)
     os.makedirs(_TARGET, exist_ok=True)
     size = pack.write(os.path.join(_TARGET, f"{library}.names"), packer, {})
@@ -63,26 +88,59 @@ def _library(library: str, args: argparse.Namespace) -> None:
 
 
 def _listed(library: str, cache: str) -> list[index.Release]:
-    """What the index has, asked once a day."""
+    """The releases of a library: those that are committed, else what the index has."""
     path = os.path.join(cache, "index", library + ".json")
-    if not os.path.exists(path) or time.time() - os.path.getmtime(path) > 86_400:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as file:
-            json.dump([vars(each) for each in index.wanted(library)], file)
+    if not os.path.exists(path):
+        _list(library, cache, _committed(library) or index.wanted(library))
     with open(path) as file:
         return [index.Release(**each) for each in json.load(file)]
 
 
+def _list(library: str, cache: str, releases: list[index.Release]) -> None:
+    path = os.path.join(cache, "index", library + ".json")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        json.dump([vars(each) for each in releases], file)
+
+
+def _committed(library: str) -> list[index.Release]:
+    """The releases whose rows are committed: the same files, by their hashes, as the index has them now."""
+    path = os.path.join(_TARGET, f"{library}.releases.json")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        rows = json.load(file)["releases"]
+    return index.with_hashes(library, {row["sha256"] for row in rows})
+
+
+def _needs(library: str, cache: str) -> None:
+    """Write which names of other libraries the import of this one needs, where not every release has them."""
+    # It reads the names that are written here, by the reader of this checkout.
+    sys.path.insert(0, _ROOT)
+    from surface import needed
+
+    table: dict[str, dict[tuple[str, str, str], int]] = {}
+    for place, release in enumerate(_listed(library, cache)):
+        data, _ = _read(release, cache, {})
+        for entry, rows in data["needs"].items():
+            found = table.setdefault(entry, {})
+            for dotted, module, conditions in rows:
+                key = (dotted, module, " & ".join(conditions))
+                found[key] = found.get(key, 0) | 1 << place
+    size = needed.write(os.path.join(_TARGET, f"{library}.needs"), library, table)
+    print(f"{library}: needs, {size} bytes", file=sys.stderr)
+
+
 def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple[dict[str, Any], dict[str, Module]]:
     """What is known of a release, and its modules by their texts."""
-    path = os.path.join(cache, "read", release.library, release.version + ".json.gz")
-    if os.path.exists(path) and os.path.getmtime(path) > _newest_code():
+    path = os.path.join(cache, "read", release.library, f"{release.version}.{_code()}.json.gz")
+    if os.path.exists(path):
         with gzip.open(path, "rt") as file:
             return json.load(file), {}
     texts = index.fetch(release, cache)
     found = Release(release.library, texts, known)
     row = {**vars(release), **metadata(texts)}
-    data = {"release": row, "modules": linked(found)}
+    data = {"release": row, "modules": linked(found), "needs": needs(found)}
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with gzip.open(path + ".part", "wt", compresslevel=1) as file:
         json.dump(data, file)
@@ -90,10 +148,15 @@ def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple
     return data, found.texts
 
 
-def _newest_code() -> float:
-    """When the reading code changed: all but the writer."""
-    names = [name for name in os.listdir(_CODE) if name.endswith(".py") and name not in ("pack.py", "merge.py", "index.py")]
-    return max(os.path.getmtime(os.path.join(_CODE, name)) for name in names)
+@functools.cache
+def _code() -> str:
+    """What the reading code is: what an older one has read is not taken."""
+    digest = hashlib.sha256()
+    for name in sorted(os.listdir(_CODE)):
+        if name.endswith(".py") and name not in _WRITERS:
+            with open(os.path.join(_CODE, name), "rb") as file:
+                digest.update(file.read())
+    return digest.hexdigest()[:8]
 
 
 def _write_rows(library: str, rows: list[dict[str, Any]]) -> None:

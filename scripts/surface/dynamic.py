@@ -16,7 +16,11 @@ def strings_of(node: ast.expr, literals: dict[str, list[str]], one: bool = False
         left, right = strings_of(node.left, literals), strings_of(node.right, literals)
         return None if left is None or right is None else left + right
     if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.func, ast.Name):
-        return strings_of(node.args[0], literals) if node.func.id in ("list", "set", "tuple", "sorted", "frozenset") else None
+        return (
+            strings_of(node.args[0], literals)
+            if node.func.id in ("list", "set", "tuple", "sorted", "frozenset")
+            else None
+        )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
         return strings_of(node.func.value, literals)
     if isinstance(node, ast.Dict):

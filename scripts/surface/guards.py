@@ -11,10 +11,19 @@ import re
 
 _AVAILABLE = re.compile(r"_?is_([a-z0-9_]+?)_available$")
 _COMPARED = re.compile(r"_?is_([a-z]+?)_(?:version|greater_or_equal|ge|lt|version_at_least)$")
-_THAN = re.compile(r"_?is_([a-z]+?)_(?:greater_or_equal_than|greater_or_equal|ge|version_ge|less_than|lt)_(\d+(?:_\d+)*)$")
+_THAN = re.compile(
+    r"_?is_([a-z]+?)_(?:greater_or_equal_than|greater_or_equal|ge|version_ge|less_than|lt)_(\d+(?:_\d+)*)$"
+)
 _VERSION_OF = re.compile(r"_?([a-z_]+?)_version(?:_parsed|_base)?$", re.I)
 _MISSING = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "RuntimeError"}
-_OPERATORS: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!="}
+_OPERATORS: dict[type[ast.cmpop], str] = {
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
 _ALIASES = {"torch_core": "torch", "lightning_fabric": "lightning"}
 
 
@@ -88,9 +97,11 @@ def _library(node: ast.expr) -> str | None:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and inner.attr == "__version__":
             return ast.unparse(inner.value).split(".")[0]
-        if isinstance(inner, ast.Call) and _last(inner.func) == "version" and inner.args:
-            if isinstance(inner.args[0], ast.Constant) and isinstance(inner.args[0].value, str):
-                return inner.args[0].value
+        argument = (
+            inner.args[0] if isinstance(inner, ast.Call) and _last(inner.func) == "version" and inner.args else None
+        )
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            return argument.value
     match = _VERSION_OF.match(_last(node))
     return match[1].lower() if match else None
 

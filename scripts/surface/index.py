@@ -39,7 +39,13 @@ PROJECTS = {
     "diffusers": "diffusers",
 }
 # Libraries of which every release is read: their patches change names, or they are small.
-EVERY_RELEASE = {"deepspeed": "0.7.0", "accelerate": "0.13.0", "trl": "0.2.0", "peft": "0.0.2", "bitsandbytes": "0.40.0"}
+EVERY_RELEASE = {
+    "deepspeed": "0.7.0",
+    "accelerate": "0.13.0",
+    "trl": "0.2.0",
+    "peft": "0.0.2",
+    "bitsandbytes": "0.40.0",
+}
 # A release that comes before the four years and that many projects still pin.
 ALSO = {"torch": ("1.12.1",)}
 # Wheels whose Python files are the same on all systems are taken where they are small.
@@ -80,6 +86,12 @@ def one(library: str, version: str) -> Release:
         if release.version == version:
             return release
     raise SystemExit(f"The index has no file of {library} {version} that can be read.")
+
+
+def with_hashes(library: str, hashes: set[str]) -> list[Release]:
+    """The releases whose file has one of these hashes, oldest first."""
+    found = [release for release in _releases(library) if release.sha256 in hashes]
+    return sorted(found, key=lambda release: Version(release.version))
 
 
 def _releases(library: str) -> Iterator[Release]:

@@ -6,28 +6,43 @@ import re
 from typing import Any
 
 from surface.classes import Class
-from surface.modules import Entry
+from surface.modules import CLOSED, STUB, Entry
 from surface.release import Release
 
-_MEMBERS_NOT_KEPT = re.compile(r"modeling_(tf|flax)_|^diffusers\.(pipelines|models)\.")
-
+# Modules of single models: many, and alike. What they define is kept, what they import is not.
+_MODELS = re.compile(r"^transformers\.models\.(?!auto\.)\w+\.\w+$|^diffusers\.(pipelines|models)\.\w+\.\w+$")
+# Models whose layers people replace and inherit from: their classes are kept in full.
+_REPLACED = re.compile(
+    r"\.modeling_(llama|mistral|mixtral|qwen2|qwen2_vl|qwen2_5_vl|qwen3|gemma|gemma2|bert|roberta|gpt2|gpt_neox|opt|bloom"
+    r"|t5|whisper|clip|llava|phi3)$"
+)
 # Classes of other libraries that are no dataclasses.
-_NO_FIELDS = re.compile(r"^\^(typing|abc|enum|collections)\.|Mixin$|^\^torch\.nn\.|\.PushToHub\w*$")
+_NO_FIELDS = re.compile(r"^\^(?:(typing|abc|enum|collections)\.|torch\.nn\.|.*Mixin$)")
 
 
 def linked(release: Release) -> dict[str, Any]:
     """The modules with their names."""
-    exported = _exported(release)
+    kept = _kept(release)
+    # Lazy modules of transformers 5 answer to old names of tokenizers with what they find.
+    utils = release.modules.get("transformers.utils.import_utils")
+    fallback = utils is not None and utils.fallback
     modules: dict[str, Any] = {}
     for name, module in release.modules.items():
-        public = not _private(name)
+        models = _MODELS.search(name) is not None and not module.package
         names = {}
+        imported = []
         for each, entry in module.names.items():
-            kept = f"{name}:{each}" in exported or (public and not each.startswith("_"))
-            names[each] = row(entry, release, name, kept)
-        modules[name] = {"o": module.opened, "n": names}
+            if models and entry.kind == "i" and each not in (module.listed or ()):
+                imported.append(each)
+                continue
+            names[each] = row(entry, release, name, f"{name}:{each}" in kept)
+        modules[name] = {"o": max(module.opened, STUB if models else CLOSED), "n": names}
+        if imported:
+            modules[name]["i"] = imported
+        if module.lazy is not None and fallback:
+            modules[name]["f"] = "Fast"
     for name, target in release.aliases.items():
-        modules.setdefault(name, {"o": 0, "n": {}, "is": target})
+        modules[name] = {"o": 0, "n": {}, "is": target, "f": "Fast" if name.endswith("_fast") else ""}
     return modules
 
 
@@ -35,25 +50,42 @@ def _private(dotted: str) -> bool:
     return any(part.startswith("_") for part in dotted.split("."))
 
 
-def _exported(release: Release) -> set[str]:
-    """What public names of public packages are in the end."""
+def _kept(release: Release) -> set[str]:
+    """What is kept in full: what is public, what public packages export, and the bases of all that."""
     found = set()
     for name, module in release.modules.items():
         if _private(name):
             continue
+        models = _MODELS.search(name) is not None
         for each, entry in module.names.items():
-            if entry.kind == "i" and not each.startswith("_") and entry.target.startswith(release.library):
+            if each.startswith("_"):
+                continue
+            if entry.kind == "i":
                 source, own, _ = release.resolve(entry.target)
-                found.add(f"{source}:{own}")
+                if source in release.modules:
+                    found.add(f"{source}:{own}")
+            elif not models or _REPLACED.search(name):
+                found.add(f"{name}:{each}")
+    todo = list(found)
+    while todo:
+        source, _, name = todo.pop().partition(":")
+        module = release.modules.get(source)
+        entry = module.names.get(name) if module else None
+        for base in entry.cls.bases if entry and entry.cls else ():
+            where = release.dotted(source, base)
+            if where not in found and where.partition(":")[0] in release.modules:
+                found.add(where)
+                todo.append(where)
     return found
 
 
 def row(entry: Entry, release: Release, module: str, kept: bool) -> list[Any]:
     """A name: its kind first, then what is known of it."""
+    models = _MODELS.search(module) is not None and not _REPLACED.search(module)
     if entry.kind == "v":
         return ["v"]
     if entry.kind == "f":
-        return ["f", entry.sig.row() if entry.sig and kept else None]
+        return ["f", entry.sig.row()] if entry.sig and kept and not models else ["f", None]
     if entry.kind == "i":
         source, name, found = release.resolve(entry.target)
         if name is None:
@@ -63,18 +95,50 @@ def row(entry: Entry, release: Release, module: str, kept: bool) -> list[Any]:
         return ["x"]
     assert entry.cls is not None
     cls = entry.cls
+    if not kept:
+        return ["v"]
     bases = [release.dotted(module, base) for base in cls.bases]
-    if not kept or _MEMBERS_NOT_KEPT.search(module):
+    if models:
         return ["c", bases, None]
+    fields = {name for name, kind in cls.members.items() if kind == "a"}
+    pydantic = bool(fields) and _pydantic(entry, release, module, 0)
+    members = {name: "v" if kind == "a" else kind for name, kind in cls.members.items() if not pydantic or kind != "a"}
     data = {
-        "m": cls.members,
-        "i": sorted(cls.instance - set(cls.members)),
+        "m": {name: kind for name, kind in members.items() if not name.startswith("__") or name in _DUNDERS},
+        "i": sorted((cls.instance | fields) - set(members)),
         "d": int(cls.dynamic),
         "o": int(cls.opened),
-        "s": {name: sig.row() for name, sig in cls.sigs.items()},
+        "u": int(cls.unlisted),
+        "s": {name: sig.row() for name, sig in cls.sigs.items() if not name.startswith("_") or name in _DUNDERS},
         "k": _fields(cls, release, module),
     }
     return ["c", bases, data]
+
+
+_DUNDERS = {
+    "__init__",
+    "__new__",
+    "__call__",
+    "__post_init__",
+    "__getitem__",
+    "__len__",
+    "__iter__",
+    "__enter__",
+    "__exit__",
+}
+
+
+def _pydantic(entry: Entry, release: Release, module: str, depth: int) -> bool:
+    """The class is a model of pydantic."""
+    for base in entry.cls.bases if entry.cls and depth < 9 else ():
+        where = release.dotted(module, base)
+        if where.startswith("^pydantic"):
+            return True
+        source, _, name = where.partition(":")
+        found = release.modules[source].names.get(name) if source in release.modules else None
+        if found is not None and _pydantic(found, release, source, depth + 1):
+            return True
+    return False
 
 
 def _fields(cls: Class, release: Release, module: str) -> str | None:
@@ -89,9 +153,7 @@ def _fields(cls: Class, release: Release, module: str) -> str | None:
     return ", ".join([*positional, *(["*", *keywords] if keywords else [])])
 
 
-def _all_fields(
-    cls: Class, release: Release, module: str, depth: int
-) -> list[tuple[str, str | None, bool]] | None:
+def _all_fields(cls: Class, release: Release, module: str, depth: int) -> list[tuple[str, str | None, bool]] | None:
     fields: dict[str, tuple[str, str | None, bool]] = {}
     for base in reversed(cls.bases):
         where = release.dotted(module, base)

@@ -16,6 +16,10 @@ class Names:
         self.exists = 0
         self.opened: dict[int, int] = defaultdict(int)
         self.same: dict[str, int] = defaultdict(int)
+        # Ends of names to which a module may answer besides.
+        self.suffixes: dict[str, int] = defaultdict(int)
+        # Names that a module of a model imports: they count where some release defines them.
+        self.imported: dict[str, int] = defaultdict(int)
         # (kind, target module, target name) -> name -> releases.
         self.plain: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.sigs: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
@@ -28,6 +32,10 @@ class Names:
             self.opened[data["o"]] |= bit
         if "is" in data:
             self.same[data["is"]] |= bit
+        if data.get("f"):
+            self.suffixes[data["f"]] |= bit
+        for name in data.get("i", ()):
+            self.imported[name] |= bit
         for name, row in data["n"].items():
             kind = row[0]
             if kind == "c":
@@ -36,6 +44,13 @@ class Names:
             self.plain[tuple(row) if kind in "am" else (kind,)][name] |= bit
             if kind == "f" and row[1] is not None:
                 self.sigs[name][_signature(row[1])] |= bit
+
+    def finish(self) -> None:
+        """Keep of the imported names those that some release defines."""
+        defined = {name for found in self.plain.values() for name in found} | set(self.classes)
+        for name, bits in self.imported.items():
+            if name in defined:
+                self.plain[("x",)][name] |= bits
 
 
 class ClassNames:
@@ -47,6 +62,7 @@ class ClassNames:
         self.members: dict[tuple[str, str], int] = defaultdict(int)
         self.dynamic = 0
         self.opened = 0
+        self.stub = 0
         self.sigs: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
         self.constructors: dict[str, int] = defaultdict(int)
 
@@ -64,6 +80,7 @@ class ClassNames:
             self.members["i", name] |= bit
         self.dynamic |= bit if data["d"] else 0
         self.opened |= bit if data["o"] else 0
+        self.stub |= bit if data["u"] else 0
         for name, sig in data["s"].items():
             self.sigs[name][_signature(sig)] |= bit
         if data["k"] is not None:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from surface import guards, signatures
 from surface.classes import Class, read_class
@@ -13,6 +14,10 @@ from surface.dynamic import listed_names, strings_of
 
 # How much of a module's names is known: all, all that stubs list (its names come from C), some.
 CLOSED, STUB, OPEN = 0, 1, 2
+
+
+# Functions of transformers 5 that register an alias of a module.
+_ALIASING = {"_create_tokenization_alias", "_create_module_alias"}
 
 
 @dataclass
@@ -45,9 +50,16 @@ class Module:
     opened: int = CLOSED
     lazy: dict[str, list[str]] | None = None
     structured: bool = False
+    # A lazy module takes its place; of its own names only the extra objects are left.
+    replaced: bool = False
+    extra: list[str] = field(default_factory=list)
     required: list[str] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
+    # Old modules of a package -> new ones, as transformers 5 keeps them alive.
+    legacy: dict[str, str] = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
+    # It holds the fallback of lazy modules from `XTokenizerFast` to `XTokenizer`.
+    fallback: bool = False
     future: bool = False
 
     def absolute(self, name: str | None, level: int) -> str:
@@ -83,7 +95,7 @@ class Reader:
             self.module.names[name] = entry
 
     def _import(self, node: ast.Import, conditions: tuple[str, ...]) -> None:
-        for alias in node.names:
+        for alias in node.names if not self.stub else ():
             self.module.needs.append(Need(alias.name, conditions))
             name = alias.asname or alias.name.split(".")[0]
             self.bind(name, Entry("i", alias.name if alias.asname else name))
@@ -96,6 +108,9 @@ class Reader:
             if alias.name == "*":
                 self.module.stars.append(source)
                 self.module.needs.append(Need(source, conditions))
+                continue
+            if self.stub and alias.asname != alias.name and node.level == 0:
+                # A stub imports for its annotations.
                 continue
             self.module.needs.append(Need(f"{source}:{alias.name}", conditions))
             self.bind(alias.asname or alias.name, Entry("i", f"{source}:{alias.name}"))
@@ -112,7 +127,9 @@ class Reader:
     _asyncfunctiondef = _functiondef
 
     def _classdef(self, node: ast.ClassDef, conditions: tuple[str, ...]) -> None:
-        self.bind(node.name, Entry("c", cls=read_class(node)))
+        cls = read_class(node)
+        cls.unlisted |= self.stub
+        self.bind(node.name, Entry("c", cls=cls))
         self._uses([*node.bases, *node.decorator_list], conditions)
 
     def _assign(self, node: ast.Assign, conditions: tuple[str, ...]) -> None:
@@ -144,6 +161,8 @@ class Reader:
     def _assigned(self, name: str, value: ast.expr | None) -> None:
         if name == "__all__" and value is not None:
             self.module.listed = strings_of(value, self.literals)
+        elif name == "_LEGACY_MODULE_ALIASES" and isinstance(value, ast.Dict):
+            self.module.legacy.update({ast.literal_eval(k): ast.literal_eval(v) for k, v in _pairs(value)})
         elif name == "_import_structure" and isinstance(value, ast.Dict):
             self.module.lazy = dict(self._structure(value))
         texts = strings_of(value, self.literals) if value is not None else None
@@ -184,10 +203,12 @@ class Reader:
 
     def _lazy_module(self, call: ast.Call) -> None:
         self.module.lazy = self.module.lazy or {}
+        self.module.replaced = True
         for word in call.keywords:
             if word.arg == "extra_objects" and isinstance(word.value, ast.Dict):
                 for name, _ in self._structure(word.value):
                     self.bind(name, Entry("v"))
+                    self.module.extra.append(name)
         for node in ast.walk(call):
             if isinstance(node, ast.Call) and signatures.last_name(node.func) == "define_import_structure":
                 self.module.structured = True
@@ -200,10 +221,14 @@ class Reader:
 
     def _expr(self, node: ast.Expr, conditions: tuple[str, ...]) -> None:
         call = node.value
+        if _about_itself(call):
+            self.module.opened = OPEN
+        if isinstance(call, ast.Call) and signatures.last_name(call.func) in _ALIASING and len(call.args) == 2:
+            old, new = (ast.unparse(each).split(".")[-1].strip("'\"") for each in call.args)
+            self.module.legacy[old] = new
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-            if isinstance(call, ast.Call) and signatures.last_name(call.func) == "setattr" and len(call.args) > 1:
-                if "sys.modules" in ast.unparse(call.args[0]):
-                    self._global_name(call.args[1])
+            if _sets_itself(call):
+                self._global_name(call.args[1])
             return
         where, method = call.func.value, call.func.attr
         if isinstance(where, ast.Name) and where.id == "__all__" and call.args:
@@ -318,7 +343,26 @@ def read_module(name: str, package: bool, text: str, stub: bool) -> Module:
         for each in names.split(","):
             module.names.setdefault(each.strip(), Entry("v"))
     module.required = _required(tree)
+    module.fallback = '.endswith("TokenizerFast")' in text
     return module
+
+
+def _about_itself(call: ast.expr) -> bool:
+    """The module is given to a function that may add names to it."""
+    if not isinstance(call, ast.Call) or not call.args or signatures.last_name(call.func) == "setattr":
+        return False
+    return ast.unparse(call.args[0]) == "sys.modules[__name__]"
+
+
+def _sets_itself(call: ast.expr) -> TypeGuard[ast.Call]:
+    """It is ``setattr(sys.modules[__name__], ...)``."""
+    if not isinstance(call, ast.Call) or signatures.last_name(call.func) != "setattr" or len(call.args) < 2:
+        return False
+    return "sys.modules" in ast.unparse(call.args[0])
+
+
+def _pairs(value: ast.Dict) -> Iterable[tuple[ast.expr, ast.expr]]:
+    return ((key, item) for key, item in zip(value.keys, value.values, strict=True) if key is not None)
 
 
 def _required(tree: ast.Module) -> list[str]:

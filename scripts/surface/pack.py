@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from surface.merge import ClassNames, Names
+from surface.moved import moved
 
 MAGIC = b"DSLS1"
 _BLOCK = 64_000
@@ -27,6 +28,7 @@ class Packer:
         self.library = library
         self.releases = releases
         self.modules = modules
+        self.moved = moved(modules, 1 << (len(releases) - 1))
         counts: Counter[int] = Counter()
         for names in modules.values():
             _count(names, counts)
@@ -35,22 +37,21 @@ class Packer:
 
     def lines(self) -> list[tuple[str, str, str]]:
         """All lines: module, first name, JSON."""
-        found = []
+        found: list[tuple[str, str, str]] = []
         for module, names in sorted(self.modules.items()):
             head: dict[str, Any] = {"b": self.code[names.exists]}
             if names.opened:
                 head["o"] = {str(level): self.code[bits] for level, bits in names.opened.items()}
             if names.same:
                 head["="] = {target: self.code[bits] for target, bits in names.same.items()}
-            parts = self._parts(names)
-            first = ""
-            for start, data in parts or [("", {})]:
-                data = {**head, **data} if first == "" and not found_head(found, module) else data
-                found.append((module, "" if not found_head(found, module) else start, _json(data)))
-                first = start
+            if names.suffixes:
+                head["?"] = {suffix: self.code[bits] for suffix, bits in names.suffixes.items()}
+            first, *more = self._parts(module, names) or [("", {})]
+            found.append((module, "", _json({**head, **first[1]})))
+            found += [(module, start, _json(data)) for start, data in more]
         return found
 
-    def _parts(self, names: Names) -> list[tuple[str, dict[str, Any]]]:
+    def _parts(self, module: str, names: Names) -> list[tuple[str, dict[str, Any]]]:
         """The names of a module in pieces of about one length."""
         rows: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
         for key, found in names.plain.items():
@@ -64,16 +65,16 @@ class Packer:
             sigs = self._sigs(names.sigs[name]) if name in names.sigs else None
             weight = len(name) + 8 + (len(_json(cls)) if cls else 0) + (len(_json(sigs)) if sigs else 0)
             if size + weight > _LINE and piece:
-                pieces.append((piece[0], self._piece(piece, rows, names)))
+                pieces.append((piece[0], self._piece(module, piece, rows, names)))
                 piece, size = [], 0
             piece.append(name)
             size += weight
         if piece:
-            pieces.append((piece[0], self._piece(piece, rows, names)))
+            pieces.append((piece[0], self._piece(module, piece, rows, names)))
         return pieces
 
     def _piece(
-        self, piece: list[str], rows: dict[str, list[tuple[tuple[str, ...], int]]], names: Names
+        self, module: str, piece: list[str], rows: dict[str, list[tuple[tuple[str, ...], int]]], names: Names
     ) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for name in piece:
@@ -89,6 +90,8 @@ class Packer:
                 else:
                     found = data.setdefault(kind, {})
                     found[code] = f"{found[code]} {name}" if code in found else name
+            if (module, name) in self.moved:
+                data.setdefault(">", {})[name] = self.moved[module, name]
             if name in names.sigs:
                 data.setdefault("s", {})[name] = self._sigs(names.sigs[name])
             if name in names.classes:
@@ -107,6 +110,8 @@ class Packer:
             data["d"] = self.code[cls.dynamic]
         if cls.opened:
             data["o"] = self.code[cls.opened]
+        if cls.stub:
+            data["u"] = self.code[cls.stub]
         if cls.sigs:
             data["s"] = {name: self._sigs(found) for name, found in sorted(cls.sigs.items())}
         if cls.constructors:
@@ -125,11 +130,6 @@ class Packer:
         return rows
 
 
-def found_head(lines: list[tuple[str, str, str]], module: str) -> bool:
-    """The first line of the module is there."""
-    return bool(lines) and lines[-1][0] == module
-
-
 def _json(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
 
@@ -138,13 +138,14 @@ def _count(names: Names, counts: Counter[int]) -> None:
     counts[names.exists] += 1
     counts.update(names.opened.values())
     counts.update(names.same.values())
+    counts.update(names.suffixes.values())
     for found in names.plain.values():
         counts.update(found.values())
     for sigs in names.sigs.values():
         counts.update(sigs.values())
     for cls in names.classes.values():
         counts.update([cls.exists, *cls.bases.values(), *cls.members.values(), *cls.constructors.values()])
-        counts.update([cls.dynamic, cls.opened])
+        counts.update([cls.dynamic, cls.opened, cls.stub])
         for sigs in cls.sigs.values():
             counts.update(sigs.values())
 

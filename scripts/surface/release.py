@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from surface.modules import CLOSED, OPEN, STUB, Entry, Module, read_module
 
-# Folders of a distribution that no user of the library imports.
-_SKIPPED = re.compile(r"/(tests?|testing_dataset|third_party|csrc|_vendor)/|/(_inductor|_dynamo)/|^lightning/app/")
+# Modules that are there, but whose names nobody asks for: they are open, and not read.
+_SHALLOW = re.compile(
+    r"\.(tests?|third_party|_vendor)\.|^torch\.(_inductor|_dynamo|testing\._internal|_refs|_decomp|_export|_higher_order_ops)\.."
+    r"|^torch\.(ao|onnx\._internal|fx\.experimental|utils\.benchmark|_numpy|_prims|_functorch|_subclasses|_lazy)\.."
+    r"|^torch\.(jit\._|package\._|masked\._|sparse\._|export\._|_strobelight|_vendor|_custom_op|_library|backends\._)"
+    r"|^lightning\.(app|store)\.|^lightning_(app|cloud)|\.(modeling_(tf|flax)|convert|modular|tokenization_tf)_\w+$"
+    r"|^transformers\.(utils\.dummy_|models\.deprecated\.|data\.test_)|\.dummy_\w+$"
+)
 # Modules whose names come from C code, and the stubs that list these.
 FROM_C = {
     "torch": ("torch._C", "torch._C._VariableFunctions"),
@@ -34,6 +40,9 @@ class Release:
         with zipfile.ZipFile(path) as texts:
             for name, package, file, stub in sorted(_files(library, texts.namelist())):
                 text = texts.read(file).decode("utf-8", "replace")
+                if _SHALLOW.search(name):
+                    self.modules[name] = _shallow(name, package, text)
+                    continue
                 digest = hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
                 read = (known or {}).get(digest) or read_module(name, package, text, stub)
                 self.texts[digest] = read
@@ -60,6 +69,10 @@ class Release:
         """The names that a lazy module loads when asked."""
         if module.lazy is None:
             return
+        if module.replaced:
+            # What its own text binds is in the module that the lazy one takes the place of.
+            own = module.names
+            module.names = {name: own[name] for name in module.extra if name in own}
         for source, names in module.lazy.items():
             target = f"{module.name}.{source}" if source else module.name
             if source and "." not in source and source not in module.names:
@@ -93,9 +106,16 @@ class Release:
             target = entry.target.replace(":", ".") + ("." + rest if rest else "")
             if target in self.modules:
                 self.aliases[name] = target
-        if module.name == "transformers":
-            for name, target in _legacy_modules(module):
-                self.aliases[name] = target
+        for name, target in module.legacy.items():
+            old, new = f"{self.library}.{name}", f"{self.library}.{target.lstrip('.')}"
+            if new in self.modules:
+                self.aliases[old] = new
+                module.names[name] = Entry("i", new)
+        if "image_processing_utils_fast" in module.legacy:
+            for name in list(self.modules):
+                match = re.fullmatch(r"transformers\.models\.(\w+)\.image_processing_(?!pil_)(\w+)", name)
+                if match and f"{name}_fast" not in self.modules:
+                    self.aliases[f"{name}_fast"] = name
 
     def _from_c(self) -> None:
         for name, stubs in FROM_C.items():
@@ -126,6 +146,9 @@ class Release:
             other = self.modules[source]
             if other.opened and other.listed is None:
                 module.opened = max(module.opened, other.opened)
+            elif other.package and other.listed is None:
+                # Modules of the package come along, if somebody has imported them before.
+                module.opened = max(module.opened, STUB)
             for each in other.listed if other.listed is not None else list(other.names):
                 if (other.listed is not None or not each.startswith("_")) and each not in module.names:
                     if each in other.names:
@@ -186,7 +209,7 @@ def _files(library: str, names: list[str]) -> Iterator[tuple[str, bool, str, boo
         for old, new in moved.items():
             if path.startswith(old) and new + path.removeprefix(old) not in sources:
                 path = new + path.removeprefix(old)
-        if not path.startswith(library + "/") or _SKIPPED.search(path):
+        if not path.startswith(library + "/"):
             continue
         stem, _, end = path.rpartition(".")
         if end not in ("py", "pyi") or (end == "pyi" and stem + ".py" in sources):
@@ -196,8 +219,13 @@ def _files(library: str, names: list[str]) -> Iterator[tuple[str, bool, str, boo
         yield ".".join(parts[:-1] if package else parts), package, file, end == "pyi"
 
 
-def _legacy_modules(module: Module) -> Iterator[tuple[str, str]]:
-    """Module paths that transformers 5 keeps alive by a finder."""
-    yield from ()
-
-
+def _shallow(name: str, package: bool, text: str) -> Module:
+    """A module that is not read but for the names that it lists."""
+    module = Module(name, package, opened=OPEN)
+    match = re.search(r"^__all__ = (\[[^\]]*\])", text, re.M)
+    if match:
+        try:
+            module.listed = [str(each) for each in ast.literal_eval(match[1])]
+        except (ValueError, SyntaxError):
+            module.listed = None
+    return module

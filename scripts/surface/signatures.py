@@ -11,16 +11,74 @@ from dataclasses import dataclass, field
 _LONG = 60
 # Decorators that leave what a function takes and returns to a call as it is.
 _SAFE = frozenset(
-    "staticmethod classmethod property abstractmethod cached_property cache lru_cache wraps contextmanager no_grad "
-    "inference_mode enable_grad deprecated override final overload typing_extensions compatibility ignore export unused "
-    "add_start_docstrings add_start_docstrings_to_model_forward add_end_docstrings replace_return_docstrings "
-    "add_code_sample_docstrings auto_docstring requires requires_backends is_documented_by exposed_in publicapi "
-    "substitute_in_graph experimental capture_outputs can_return_tuple check_model_inputs merge_with_config_defaults "
-    "deprecate_kwarg deprecated_arg deprecate_nonkeyword_arguments use_kernel_forward_from_hub instrument_w_nvtx "
-    "torch_function_dispatch handle_torch_function wrap_numpy register_to_config validate_hf_hub_args "
-    "accepts_variable on_main_process on_local_main_process on_last_process rank_zero_only wraps_tmp _exception_logger "
-    "time_logger _overload deprecate_arguments _deprecate_method add_model_info_to_auto_map docstring script_if_tracing "
-    "_use_grad_for_differentiable profile_hook_step disable_dynamo dynamo_disable".split()
+    [
+        "staticmethod",
+        "classmethod",
+        "property",
+        "abstractmethod",
+        "cached_property",
+        "cache",
+        "lru_cache",
+        "wraps",
+        "contextmanager",
+        "no_grad",
+        "inference_mode",
+        "enable_grad",
+        "deprecated",
+        "override",
+        "final",
+        "overload",
+        "typing_extensions",
+        "compatibility",
+        "ignore",
+        "export",
+        "unused",
+        "add_start_docstrings",
+        "add_start_docstrings_to_model_forward",
+        "add_end_docstrings",
+        "replace_return_docstrings",
+        "add_code_sample_docstrings",
+        "auto_docstring",
+        "requires",
+        "requires_backends",
+        "is_documented_by",
+        "exposed_in",
+        "publicapi",
+        "substitute_in_graph",
+        "experimental",
+        "capture_outputs",
+        "can_return_tuple",
+        "check_model_inputs",
+        "merge_with_config_defaults",
+        "deprecate_kwarg",
+        "deprecated_arg",
+        "deprecate_nonkeyword_arguments",
+        "use_kernel_forward_from_hub",
+        "instrument_w_nvtx",
+        "torch_function_dispatch",
+        "handle_torch_function",
+        "wrap_numpy",
+        "register_to_config",
+        "validate_hf_hub_args",
+        "accepts_variable",
+        "on_main_process",
+        "on_local_main_process",
+        "on_last_process",
+        "rank_zero_only",
+        "wraps_tmp",
+        "_exception_logger",
+        "time_logger",
+        "_overload",
+        "deprecate_arguments",
+        "_deprecate_method",
+        "add_model_info_to_auto_map",
+        "docstring",
+        "script_if_tracing",
+        "_use_grad_for_differentiable",
+        "profile_hook_step",
+        "disable_dynamo",
+        "dynamo_disable",
+    ]
 )
 _OLD_NAMES = frozenset({"deprecate_kwarg", "deprecated_arg", "_deprecate_kwarg", "deprecate_argument"})
 

@@ -6,6 +6,7 @@ import bisect
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from dslint.core.schemafiles import load_bytes
@@ -33,6 +34,7 @@ class Blocks:
         for length in index["lengths"]:
             self._offsets.append(self._offsets[-1] + length)
         self._blocks: dict[int, str] = {}
+        self._heads: dict[str, dict[str, Any] | None] = {}
         self._lines: dict[tuple[str, str], dict[str, Any]] = {}
 
     def releases_of(self, code: str) -> int:
@@ -41,11 +43,35 @@ class Blocks:
 
     def head(self, module: str) -> dict[str, Any] | None:
         """The first line of a module; ``None`` when no release has the module."""
-        return self._line(module, "")
+        if module not in self._heads:
+            self._heads[module] = self._line(module, "")
+        return self._heads[module]
 
     def line(self, module: str, name: str) -> dict[str, Any]:
         """The line that has this name of a module, if one has."""
         return self._line(module, name) or {}
+
+    def modules(self) -> list[str]:
+        """All modules that some release has."""
+        found: dict[str, None] = {}
+        for place in range(len(self._starts)):
+            for line in self._block(place)[1:].split("\n"):
+                found[line.partition("\t")[0]] = None
+        return list(found)
+
+    def lines(self, module: str) -> Iterator[dict[str, Any]]:
+        """All lines of a module."""
+        first = max(0, bisect.bisect_right(self._starts, (module, "")) - 1)
+        for place in range(first, len(self._starts)):
+            if self._starts[place][0] > module:
+                return
+            text, mark = self._block(place), f"\n{module}\t"
+            at = text.find(mark)
+            while at >= 0:
+                start = text.index("\t", at + len(mark)) + 1
+                end = text.find("\n", start)
+                yield json.loads(text[start : len(text) if end < 0 else end])
+                at = text.find(mark, start)
 
     def _line(self, module: str, name: str) -> dict[str, Any] | None:
         place = bisect.bisect_right(self._starts, (module, name)) - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from dslint.core.schemafiles import load_file
 from dslint.model.surface.blocks import Blocks
-from dslint.model.surface.needs import Need
+from dslint.model.surface.needs import Need, read_needs
 from dslint.model.surface.presence import Presence
 from dslint.model.surface.resolve import Resolver
 from dslint.model.surface.signature import Signature
@@ -64,13 +64,22 @@ class Surface:
 
     def signature(self, dotted: str, release: str) -> Signature | None:
         """What a function, method or class takes in a release; ``None`` where the data does not say."""
-        place = self._place.get(release)
-        return None if place is None else self._resolver.signature(dotted, 1 << place)
+        bit, classes = self._bit(release), self._resolver.classes
+        end = self._resolver.ends(dotted, bit) if bit else None
+        if end is None:
+            return None
+        kind, module, name, rest = end
+        if kind == "f" and not rest:
+            return classes.function(module, name, bit)
+        if kind == "c" and len(rest) < 2:
+            return classes.method(module, name, rest[0], bit) if rest else classes.constructor(module, name, bit)
+        return None
 
     def canonical(self, dotted: str, release: str) -> str | None:
         """Where a release defines what the name means, such as ``transformers.trainer.Trainer``."""
-        place = self._place.get(release)
-        return None if place is None else self._resolver.canonical(dotted, 1 << place)
+        bit = self._bit(release)
+        end = self._resolver.ends(dotted, bit) if bit else None
+        return ".".join([part for part in (end[1], end[2], *end[3]) if part]) if end else None
 
     def requires(self, release: str) -> tuple[str, ...]:
         """The ``Requires-Dist`` of a release, extras with their markers."""
@@ -91,10 +100,20 @@ class Surface:
 
     def needs_at_import(self, release: str, module: str = "") -> tuple[Need, ...]:
         """Names of other libraries without which the import of the library, or of a module of it, fails."""
-        place = self._place.get(release)
-        if place is None:
-            return ()
-        return self._resolver.needs(module or self.library, 1 << place)
+        bit = self._bit(release)
+        return read_needs(self.library, module or self.library, bit) if bit else ()
+
+    def modules(self, release: str) -> list[str]:
+        """All modules of a release; this reads the whole file."""
+        return self._resolver.modules(self._bit(release))
+
+    def names(self, module: str, release: str) -> frozenset[str]:
+        """The names that a module binds in a release, its modules not counted."""
+        return self._resolver.names(module, self._bit(release))
+
+    def members(self, module: str, name: str, release: str) -> frozenset[str]:
+        """The attributes that a class itself defines in a release."""
+        return self._resolver.classes.members(module, name, self._bit(release))
 
     @functools.cached_property
     def _rows(self) -> dict[str, Any]:
@@ -107,6 +126,11 @@ class Surface:
     def _row(self, release: str) -> dict[str, Any]:
         nothing = {"requires": [], "python": "", "uploaded": "", "programs": {}}
         return self._by_release.get(release, nothing)
+
+    def _bit(self, release: str) -> int:
+        """The release as a set; empty for one that the data does not have."""
+        place = self._place.get(release)
+        return 0 if place is None else 1 << place
 
     def _names(self, bits: int) -> frozenset[str]:
         return frozenset(release for place, release in enumerate(self.releases) if bits >> place & 1)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import zlib
 from dataclasses import dataclass
+from typing import Any
+
+from dslint.core.schemafiles import load_bytes
 
 
 @dataclass(frozen=True)
@@ -17,3 +23,24 @@ class Need:
     dotted: str
     module: str
     conditions: tuple[str, ...] = ()
+
+
+def read_needs(library: str, module: str, bit: int) -> tuple[Need, ...]:
+    """What the import of a module asks for in one release; names that every release has are left out."""
+    table = _table(library)
+    found = []
+    for entry in dict.fromkeys((library, module)):
+        for dotted, where, conditions, bits in table.get(entry, ()):
+            if int(bits, 16) & bit:
+                found.append(Need(dotted.partition(".")[0], dotted, where, tuple(conditions)))
+    return tuple(found)
+
+
+@functools.cache
+def _table(library: str) -> dict[str, Any]:
+    try:
+        packed = load_bytes(f"surface/{library}.needs")
+    except OSError:
+        return {}
+    table: dict[str, Any] = json.loads(zlib.decompress(packed))
+    return table
