@@ -4165,6 +4165,21 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL507",
+        name="default-differs-between-releases",
+        kind="script",
+        severity="warning",
+        summary="an argument is left to a default that the releases which the project allows do not share",
+        module="dslint.rules.script.dsl507_default_differs_between_releases",
+        markers=(
+            "torch|transformers|trl",
+            "Config\\(|Arguments\\(|from_pretrained\\(|load\\(|init_process_group\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL530",
         name="no-common-release",
         kind="versions",
