@@ -4227,6 +4227,17 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL535",
+        name="nvcc-of-other-cuda",
+        kind="versions",
+        severity="warning",
+        summary="The base image compiles for another major release of CUDA than torch is built for",
+        module="dslint.rules.versions.dsl535_nvcc_of_other_cuda",
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL601",
         name="monitored-metric-not-reduced",
         kind="script",
