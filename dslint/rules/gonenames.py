@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.source import Span
-from dslint.model.standing.presence import is_there
+from dslint.model.standing.presence import is_there, presence
 from dslint.model.standing.standing import Standing
 
 if TYPE_CHECKING:
@@ -58,12 +58,14 @@ def gone(view: LibraryUses, use: Use) -> Gone | None:
         return None
     surface = view.surface(library)
     if surface is None or any(
-        len(surface.presence(dotted).in_releases) == len(surface.releases) for dotted in use.dotted
+        len(presence(surface, dotted).in_releases) == len(surface.releases) for dotted in use.dotted
     ):
         return None
     standing = view.standing(library, use.guards, lambda release: _fails(view, use, release))
     if standing is None:
         return None
+    if use.kind == "attribute" and not standing.change:
+        return None  # what no release has, another package puts there
     part = view.missing(use.name, standing.release)
     found = Gone(use, part, standing)
     return None if not part or use.caught & _CAUGHT[found.failure] else found
@@ -172,7 +174,7 @@ def _report(meta: RuleMeta, view: LibraryUses, found: Gone, others: list[Gone]) 
 def moved_to(view: LibraryUses, found: Gone) -> str:
     """The new place of a name in the releases that lack it, if it has one."""
     surface = view.surface(found.standing.allowance.library)
-    new = surface.presence(found.use.name).moved_to if surface is not None else None
+    new = presence(surface, found.use.name).moved_to if surface is not None else None
     return new if surface is not None and new is not None and is_there(surface, new, found.standing.release) else ""
 
 

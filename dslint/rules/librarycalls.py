@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dslint.model.standing.binding import misfit
-from dslint.model.standing.presence import signature_in
+from dslint.model.standing.presence import never_changes, signature_in
 from dslint.python.passed import passed
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ def calls_of(view: LibraryUses) -> Iterator[LibraryCall]:
         yield LibraryCall(
             use.call, use.name, use.guards, use.caught, len(told.positional), names, told.is_open or has_stars
         )
+
+
+def is_steady(view: LibraryUses, call: LibraryCall) -> bool:
+    """Whether all releases take the same arguments."""
+    surface = view.surface(call.library)
+    return surface is None or never_changes(surface, call.dotted)
 
 
 def refused_in(view: LibraryUses, call: LibraryCall, release: str) -> bool | None:

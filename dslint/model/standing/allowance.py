@@ -8,7 +8,7 @@ from functools import lru_cache
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.versions.allowed import STATED, UNKNOWN, AllowedReleases
-from dslint.model.versions.known import releases_of
+from dslint.model.versions.known import release_of, releases_of
 
 # The distribution of a package, where it has another name.
 _DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
@@ -45,8 +45,21 @@ def allowance(library: str, context: Context) -> Allowance:
         other = context.allowed.of(_WITH[library])
         allowed = other if other.state in (STATED, UNKNOWN) else allowed
     known = existing(library)
-    releases = () if allowed.state == UNKNOWN else allowed.releases
+    releases = () if allowed.state == UNKNOWN else _fitting(allowed)
     return Allowance(library, releases, allowed.fresh or "", known, allowed)
+
+
+def _fitting(allowed: AllowedReleases) -> tuple[str, ...]:
+    """The allowed releases that install on the Python that the project states."""
+    if not allowed.python.origin:
+        return allowed.releases
+    return _on_python(allowed.library, allowed.releases, allowed.python.version) or allowed.releases
+
+
+@lru_cache(maxsize=256)
+def _on_python(library: str, releases: tuple[str, ...], python: str) -> tuple[str, ...]:
+    found = ((release, release_of(library, release)) for release in releases)
+    return tuple(release for release, row in found if row is None or row.fits(python))
 
 
 @lru_cache(maxsize=32)

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dslint.model.surface import Signature, Surface
+from dslint.model.surface import Presence, Signature, Surface
+
+# So many releases, from the oldest to the newest, tell whether a signature ever changed.
+_SAMPLES = 6
+
+
+@lru_cache(maxsize=20_000)
+def presence(surface: Surface, dotted: str) -> Presence:
+    """Where a name is; programs ask for the same names again and again."""
+    return surface.presence(dotted)
 
 
 def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     """Whether a release has a name; ``None`` where nobody knows."""
     read = read_as(surface.releases, release)
-    return surface.presence(dotted).in_release(read) if read else None
+    return presence(surface, dotted).in_release(read) if read else None
 
 
+@lru_cache(maxsize=20_000)
+def never_changes(surface: Surface, dotted: str) -> bool:
+    """Whether a function has the same signature in all releases, or none that is known."""
+    releases = surface.releases
+    chosen = {releases[at * (len(releases) - 1) // (_SAMPLES - 1)] for at in range(_SAMPLES)}
+    found = [surface.signature(dotted, release) for release in sorted(chosen)]
+    return all(signature == found[0] for signature in found)
+
+
+@lru_cache(maxsize=20_000)
 def signature_in(surface: Surface, dotted: str, release: str) -> Signature | None:
     """The signature of a function in a release; ``None`` where nobody can be sure of it."""
     read = read_as(surface.releases, release)

@@ -68,10 +68,12 @@ class Derived:
 class Uses:
     """All that one module uses of libraries. ``patched`` are the names that it puts into them.
 
-    ``flags``: the guards under which a name gets a constant, by the node of the name.
+    ``flags``: the guards under which a name gets a constant, by the node of the name. ``asked``: which tests speak of
+    releases, as far as somebody has asked.
     """
 
     uses: list[Use] = field(default_factory=list)
     derived: list[Derived] = field(default_factory=list)
     patched: set[str] = field(default_factory=set)
     flags: dict[int, Guards] = field(default_factory=dict)
+    asked: dict[int, bool] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from dslint.python.uses.versionvalues import ABSENT, asked_by_name, called_versi
 Answer = Literal["yes", "no", "maybe", "asked"]
 _ORDER: tuple[Answer, ...] = ("no", "asked", "maybe", "yes")
 _ASKS = re.compile(
-    r"version|signature|hasattr|getattr|parameters|__dict__|\bdir\(|fields\b|GREATER|LESS_THAN|greater_or_equal"
+    r"version|signature|hasattr|find_spec|find_spec|getattr|parameters|__dict__|\bdir\(|fields\b|GREATER|LESS_THAN|greater_or_equal"
     r"|TORCH_\d|_V\d|\bV\d|legacy|\bis_new|\bold_|co_varnames",
     re.I,
 )
@@ -112,6 +112,8 @@ class ReleaseTests:
             return _negated(_least(map(_negated, answers)))
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return _negated(self.truth(test.operand))
+        if not self._may_tell(test):
+            return "maybe"
         try:
             value = self._value(test, {})
             return "yes" if value is not ABSENT and value else "no"
@@ -120,8 +122,22 @@ class ReleaseTests:
         except Exception:  # what Python refuses to compute is no test of releases
             return "asked" if self._asks(test) else "maybe"
 
+    def _may_tell(self, test: ast.expr) -> bool:
+        """Return whether a test speaks of releases, or reads a flag that is set under guards."""
+        if isinstance(test, ast.Constant) or self._asks(test):
+            return True
+        flags = self._uses.flags
+        named = [node for node in ast.walk(test) if isinstance(node, ast.Name)]
+        return any(flags.get(id(b.node)) for name in named for b in self._names.bindings(name))
+
     def _asks(self, test: ast.expr, depth: int = 0) -> bool:
         """Return whether a test, or what its names stand for, speaks of releases."""
+        known = self._uses.asked.get(id(test))
+        if known is None:
+            known = self._uses.asked[id(test)] = self._looks(test, depth)
+        return known
+
+    def _looks(self, test: ast.expr, depth: int) -> bool:
         if _ASKS.search(ast.unparse(test)):
             return True
         inner = (n for n in ast.walk(test) if isinstance(n, ast.Name)) if depth < 2 else iter(())
