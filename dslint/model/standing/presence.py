@@ -36,7 +36,10 @@ def signature_in(surface: Surface, dotted: str, release: str) -> Signature | Non
     """The signature of a function in a release; ``None`` where nobody can be sure of it."""
     read = read_as(surface.releases, release)
     found = surface.signature(dotted, read) if read else None
-    return found if found is not None and found.certain else None
+    if found is None or not found.certain:
+        return None
+    # A class without `__init__` may be made by its `__new__`.
+    return None if not found.parameters and dotted.rpartition(".")[2][:1].isupper() else found
 
 
 def first_missing(surface: Surface, dotted: str, release: str) -> str:
