@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.source import Span
-from dslint.model.standing.presence import is_there, presence
+from dslint.model.standing.presence import is_made_by_others, is_there, presence
 from dslint.model.standing.standing import Standing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Gone:
 def gone(view: LibraryUses, use: Use) -> Gone | None:
     """How a use fails in releases that the project allows; ``None`` where it works, or somebody handles it."""
     library = use.name.partition(".")[0]
-    if library not in view.libraries or library == use.name:
+    if library not in view.libraries or library == use.name or is_made_by_others(use.name):
         return None
     surface = view.surface(library)
     if surface is None or any(

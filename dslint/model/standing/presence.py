@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dslint.core.schemafiles import load_file
+from dslint.model.standing.calls import CHANGES
 from dslint.model.surface import Presence, Signature, Surface
 
 # So many releases, from the oldest to the newest, tell whether a signature ever changed.
@@ -20,6 +22,16 @@ def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     """Whether a release has a name; ``None`` where nobody knows."""
     read = read_as(surface.releases, release)
     return presence(surface, dotted).in_release(read) if read else None
+
+
+@lru_cache(maxsize=1)
+def _added_by_others() -> tuple[str, ...]:
+    return tuple(row["name"] for row in load_file(CHANGES)["added_by_others"])
+
+
+def is_made_by_others(dotted: str) -> bool:
+    """Whether another package than the library may make a name: `torch.xpu`."""
+    return any(dotted == name or dotted.startswith(f"{name}.") for name in _added_by_others())
 
 
 @lru_cache(maxsize=20_000)

@@ -24,7 +24,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.standing.defaults import DefaultChange, default_changes
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.librarycalls import LibraryCall, calls_of
+from dslint.rules.librarycalls import LibraryCall
 from dslint.rules.libraryuses import LibraryUses
 
 META = RuleMeta(
@@ -47,7 +47,7 @@ META = RuleMeta(
 def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire once for each default, at the first call that leaves the argument out."""
     found: dict[DefaultChange, list[LibraryCall]] = {}
-    for call in calls_of(view):
+    for call in view.calls:
         for change in () if call.is_open else default_changes(call.dotted):
             if _differs(view, call, change):
                 found.setdefault(change, []).append(call)
