@@ -53,15 +53,28 @@ class Surroundings:
         # What holds for every file of a folder; empty where the settings speak of single files.
         self._contexts: dict[str, Context] = {}
         self._locks: dict[str, Locked | None] = {}
+        # For which folders a file was read, and what the files of a folder alone say.
+        self._read_for: dict[str, set[tuple[str, bool]]] = {}
+        self._stated_in: dict[tuple[str, bool], dict[str, VersionFact]] = {}
 
-    def renewed(self, overrides: Mapping[str, str]) -> Surroundings:
-        """These over other texts: themselves where all that they were asked for stays the same."""
+    def renewed(self, overrides: Mapping[str, str], changed: Collection[str]) -> Surroundings:
+        """These over other texts of some files: themselves where all that they were asked for stays the same."""
         other = Surroundings(self._settings, overrides, self._installed)
-        is_same = all(other._versions_for(folder) == found for folder, found in self._libraries.items())
-        if is_same and all(other._locked_at(folder) == found for folder, found in self._locks.items()):
-            self.overrides = overrides
-            return self
-        return other
+        # A file is read for its own folder, or included by one that is.
+        asked = {key for path in changed for key in self._read_for.get(path, ())}
+        if any(other._read_versions(*key) != self._stated_in[key] for key in asked):
+            return other
+        is_read = any(path in self._read_for or self._is_lock(path) for path in changed)
+        if is_read and any(other._locked_at(folder) != found for folder, found in self._locks.items()):
+            return other
+        self.overrides = overrides
+        return self
+
+    @staticmethod
+    def _is_lock(path: str) -> bool:
+        from dslint.model.versions.locked import is_lock
+
+        return is_lock(path.rpartition("/")[2])
 
     def context(self, path: str, joined: Context | None = None) -> Context:
         """The context of a file: what the user states, what its run plans say, then the project.
@@ -193,10 +206,15 @@ class Surroundings:
         found: dict[str, VersionFact] = {}
         for name in told_files(names) if told else version_files(names):
             source = self._source(os.path.join(folder, name))
+            included = self._included(source, folder) if source is not None else []
+            shown = os.path.relpath(os.path.join(folder, name)).replace(os.sep, "/")
+            for path in (shown, *(one.path for one in included)):
+                self._read_for.setdefault(path, set()).add((folder, told))
             if source is None:
                 continue
-            for library, fact in parse_versions(source, self._included(source, folder)).items():
+            for library, fact in parse_versions(source, included).items():
                 found[library] = stronger(found[library], fact) if library in found else fact
+        self._stated_in[folder, told] = found
         return found
 
     def _names_in(self, folder: str) -> list[str]:
