@@ -64,6 +64,7 @@ class Memory:
         self.judged: dict[int, tuple[RunPlan, list[Finding]]] = {}
         self._candidates = {candidate.path: candidate for candidate in self.found.candidates}
         self._ignored: set[str] = set()
+        self._on_disk: set[str] = set()
         self._parts: dict[str, Inputs] = {}
         self._reads: dict[str, tuple[LaunchFile, LaunchRead, frozenset[str]]] = {}
 
@@ -74,9 +75,15 @@ class Memory:
 
     # -- texts change ------------------------------------------------------------------------------------------
 
+    def changed_on_disk(self, path: str) -> None:
+        """The disk holds another text of a file, which was there before."""
+        self._on_disk.add(path)
+
     def takes(self, texts: Mapping[str, str]) -> set[str] | None:
         """The files whose text differs now; ``None`` where other files exist now."""
         changed = {path for path in {*texts, *self.texts} if texts.get(path) != self.texts.get(path)}
+        changed |= self._on_disk - texts.keys()
+        self._on_disk.clear()
         return changed if all(self._is_known(path, texts) for path in changed) else None
 
     def _is_known(self, path: str, texts: Mapping[str, str]) -> bool:
@@ -91,7 +98,7 @@ class Memory:
     def renew(self, texts: Mapping[str, str], changed: set[str]) -> bool:
         """Take other texts; false where the versions of libraries differ now, so that nothing can be kept."""
         self.texts = dict(texts)
-        known = self.surroundings.renewed(texts)
+        known = self.surroundings.renewed(texts, changed)
         if known is not self.surroundings:
             return False
         absolute = self.files.renew(texts, changed)

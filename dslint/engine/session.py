@@ -143,8 +143,13 @@ class Session:
         self._results.asks_cache = False
         return _look_of(run, result, self._memory.texts, is_whole=True, is_settled=run.is_settled)
 
+    def changed_on_disk(self, path: str) -> None:
+        """The disk holds another text of a file, which was there before."""
+        if self._memory is not None:
+            self._memory.changed_on_disk(path)
+
     def forget(self) -> None:
-        """Files have come, gone or changed on disk."""
+        """Files have come or gone."""
         self._memory = None
         forget_git()
 

@@ -62,17 +62,37 @@ class Surroundings:
         self._statements: dict[tuple[str, str], list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]] = {}
         self._ways: dict[tuple[str, str], dict[str, tuple[Way, ...]]] = {}
         self._allowed: dict[str, Allowed] = {}
+        # For which folders a file was read, as what kind of file, and what the files of a folder alone say.
+        self._read_for: dict[str, set[tuple[str, str]]] = {}
+        self._stated_in: dict[tuple[str, str], dict[str, VersionFact]] = {}
 
-    def renewed(self, overrides: Mapping[str, str]) -> Surroundings:
-        """These over other texts: themselves where all that they were asked for stays the same."""
+    def renewed(self, overrides: Mapping[str, str], changed: Collection[str]) -> Surroundings:
+        """These over other texts of some files: themselves where all that they were asked for stays the same."""
         other = Surroundings(self._settings, overrides, self._installed)
-        is_same = all(other._versions_for(folder) == found for folder, found in self._libraries.items())
-        is_same = is_same and all(other._allowed_at(folder) == found for folder, found in self._allowed.items())
-        if is_same and all(other._locked_at(folder) == found for folder, found in self._locks.items()):
-            self.overrides = overrides
-            self._statements, self._ways = other._statements, other._ways
-            return self
-        return other
+        # A file is read for its own folder, or included by one that is.
+        asked = {key for path in changed for key in self._read_for.get(path, ())}
+        if any(not self._is_same_in(other, folder, kind) for folder, kind in asked):
+            return other
+        is_read = any(path in self._read_for or self._is_lock(path) for path in changed)
+        if is_read and any(other._locked_at(folder) != found for folder, found in self._locks.items()):
+            return other
+        self.overrides = overrides
+        for key in asked:  # their places in the text are new
+            self._statements.pop(key, None)
+        return self
+
+    def _is_same_in(self, other: Surroundings, folder: str, kind: str) -> bool:
+        """Whether the files of a folder say in `other` what they say here."""
+        key = (folder, kind)
+        if key in self._stated_in and other._read_versions(folder, kind) != self._stated_in[key]:
+            return False
+        return key not in self._ways or other._ways_in(folder, kind) == self._ways[key]
+
+    @staticmethod
+    def _is_lock(path: str) -> bool:
+        from dslint.model.versions.locked import is_lock
+
+        return is_lock(path.rpartition("/")[2])
 
     def context(self, path: str, joined: Context | None = None) -> Context:
         """The context of a file: what the user states, what its run plans say, then the project.
@@ -193,17 +213,18 @@ class Surroundings:
         parent = os.path.dirname(folder)
         if not _is_root(folder):
             found.update(self._versions_at(parent, told))
-        found.update(self._read_versions(folder, told))
+        found.update(self._read_versions(folder, "told" if told else "files"))
         self._versions[(folder, told)] = found
         return found
 
-    def _read_versions(self, folder: str, told: bool) -> dict[str, VersionFact]:
+    def _read_versions(self, folder: str, kind: str) -> dict[str, VersionFact]:
         from dslint.model.versions.resolve import facts_of, stronger
 
         found: dict[str, VersionFact] = {}
-        for _, stated in self.files_in(folder, "told" if told else "files"):
+        for _, stated in self.files_in(folder, kind):
             for library, fact in facts_of(stated).items():
                 found[library] = stronger(found[library], fact) if library in found else fact
+        self._stated_in[folder, kind] = found
         return found
 
     def files_in(self, folder: str, kind: str = "files") -> list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]:
@@ -225,8 +246,12 @@ class Surroundings:
             names = self._names_in(os.path.join(folder, ".github", "workflows")) if ".github" in names else []
         for name in {"files": version_files, "told": told_files, "ci": workflow_files}[kind](names):
             source = self._source(os.path.join(folder, name))
+            included = self._included(source, folder) if source is not None else []
+            shown = os.path.relpath(os.path.join(folder, name)).replace(os.sep, "/")
+            for path in (shown, *(one.path for one in included)):
+                self._read_for.setdefault(path, set()).add((folder, kind))
             if source is not None:
-                yield source, statements_of(source, self._included(source, folder))
+                yield source, statements_of(source, included)
 
     def allowed(self, path: str) -> Allowed:
         """Which releases of each library the project around a file allows: the nearest folder that names it says so."""

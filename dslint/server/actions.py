@@ -9,10 +9,10 @@ from lsprotocol import types
 from dslint.core.finding import Finding
 from dslint.core.fix import Fix, Safety
 from dslint.core.source import OUTSIDE
-from dslint.server.analyst import Outcome
 from dslint.server.diagnostics import Places
 from dslint.server.edits import edits_of, workspace_edit
 from dslint.server.ignoring import ignoring
+from dslint.server.requests import Outcome
 
 WHY = "dslint.why"
 FIX_ALL = "source.fixAll.dslint"

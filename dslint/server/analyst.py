@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dslint.engine.session import Interrupted, Look, Session
@@ -16,11 +14,10 @@ from dslint.engine.surroundings import project_root
 from dslint.server import warm
 from dslint.server.client_settings import Wishes
 from dslint.server.documents import Documents
+from dslint.server.requests import Folder, Listener, Outcome, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from dslint.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -31,52 +28,6 @@ _PATIENCE = 1.5
 # A folder with fewer candidates than this is looked at at once, without a process for its first look.
 _SMALL = 60
 _STACK = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the client has now, a copy of its own; ``number`` grows with each request."""
-
-    documents: Documents
-    number: int
-
-
-@dataclass
-class Outcome:
-    """A look with the settings of its folder, and the request that it answers.
-
-    ``seconds`` it took; ``problem`` is what is wrong with the settings.
-    """
-
-    look: Look
-    wanted: Wanted
-    folder: str
-    settings: Settings
-    seconds: float = 0.0
-    problem: str = ""
-
-
-@dataclass
-class _Folder:
-    root: str
-    session: Session
-    problem: str
-    is_whole: bool = False
-    first: subprocess.Popen[bytes] | None = None
-    last: Mapping[str, str] = field(default_factory=dict)
-
-
-class Listener:
-    """Who hears of looks; all of it is called in the thread of the analyst."""
-
-    def looked(self, outcome: Outcome) -> None:
-        """A look has ended."""
-
-    def first_look(self, root: str, share: str) -> None:
-        """The first look at a folder goes on; ``share`` is empty at its end."""
-
-    def failed(self, error: Exception) -> None:
-        """A look has failed: a defect of dslint."""
 
 
 class Analyst:
@@ -95,8 +46,10 @@ class Analyst:
         self._is_over = False
         self._roots = list(roots)
         self._wishes, self._raw = wishes, raw
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, Folder] = {}
         self._started = 0.0
+        self._on_disk: list[str] = []
+        self._others_exist = False
 
     def start(self) -> None:
         """Begin to wait for work."""
@@ -120,6 +73,12 @@ class Analyst:
         with self._wake:
             self._roots, self._wishes, self._raw = list(roots), wishes, raw
             self._forget()
+
+    def note(self, changed: Sequence[str], others_exist: bool) -> None:
+        """Files have other texts on disk, or have come and gone; before the next look."""
+        with self._wake:
+            self._on_disk += changed
+            self._others_exist |= others_exist
 
     def close(self) -> None:
         """Never look again."""
@@ -191,7 +150,18 @@ class Analyst:
         newer = self._wanted is not None and self._wanted.number != self._looked
         return self._is_over or (newer and time.monotonic() - self._started < _PATIENCE)
 
+    def _take_notes(self) -> None:
+        with self._wake:
+            changed, others_exist = self._on_disk, self._others_exist
+            self._on_disk, self._others_exist = [], False
+        for folder in self._folders.values():
+            if others_exist:
+                folder.session.forget()
+            for path in changed:
+                folder.session.changed_on_disk(path)
+
     def _look(self, wanted: Wanted) -> None:
+        self._take_notes()
         for root, texts in self._by_folder(wanted).items():
             folder = self._folder(root)
             began = time.monotonic()
@@ -208,12 +178,12 @@ class Analyst:
                 # What imports the changed files, once these are told.
                 self._tell(folder, folder.session.look(texts, self._is_stale), wanted, began)
 
-    def _tell(self, folder: _Folder, look: Look, wanted: Wanted, began: float) -> None:
+    def _tell(self, folder: Folder, look: Look, wanted: Wanted, began: float) -> None:
         seconds = time.monotonic() - began
         log.info("looked at %s in %.3f s, %d findings", folder.root, seconds, len(look.result.findings))
         self._listener.looked(Outcome(look, wanted, folder.root, folder.session.settings, seconds, folder.problem))
 
-    def _whole(self, folder: _Folder, texts: Mapping[str, str]) -> Look:
+    def _whole(self, folder: Folder, texts: Mapping[str, str]) -> Look:
         if not folder.is_whole:
             self._listener.first_look(folder.root, "reading")
         look = folder.session.look(texts, self._is_stale, is_quick=folder.is_whole)
@@ -223,18 +193,18 @@ class Analyst:
             self._listener.first_look(folder.root, "")
         return look
 
-    def _begin(self, folder: _Folder) -> bool:
+    def _begin(self, folder: Folder) -> bool:
         """Have a large folder looked at by another process first; false where that is not worth it."""
         if folder.session.is_smaller_than(_SMALL) or not folder.session.settings.cache:
             return False
         folder.first = warm.start(folder.root, self._raw)
         return folder.first is not None
 
-    def _folder(self, root: str) -> _Folder:
+    def _folder(self, root: str) -> Folder:
         folder = self._folders.get(root)
         if folder is None:
             settings, problem = self._wishes.settings(root)
-            folder = self._folders[root] = _Folder(root, Session(root, settings), problem)
+            folder = self._folders[root] = Folder(root, Session(root, settings), problem)
         return folder
 
     def _by_folder(self, wanted: Wanted) -> dict[str, dict[str, str]]:

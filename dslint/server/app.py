@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from dslint import __version__
-from dslint.server.analyst import Analyst, Listener, Outcome
+from dslint.server.analyst import Analyst
 from dslint.server.client_settings import Wishes
 from dslint.server.diagnostics import by_uri
 from dslint.server.documents import Documents, path_of
+from dslint.server.requests import Listener, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,11 @@ _NOTEBOOKS = types.NotebookDocumentSyncOptions(
             "jupyter-notebook", [types.NotebookCellLanguage("python"), types.NotebookCellLanguage("markdown")]
         )
     ]
+)
+_SETTINGS = frozenset({"dslint.toml", ".dslint.toml", "pyproject.toml", ".gitignore"})
+_WATCHED = (
+    "**/{*.py,*.ipynb,*.json,*.jsonc,*.hjson,*.yaml,*.yml,*.sh,*.bash,*.sbatch,*.slurm,*.md,*.toml,*.txt,*.cfg,*.lock,"
+    "*.mk,Makefile,Dockerfile*,Justfile,.gitignore}"
 )
 # Seconds that a request waits for a look at the text that the client has.
 _WAIT = 20.0
@@ -79,6 +85,25 @@ class DslintServer(LanguageServer, Listener):
             self._analyst.use(self._roots(), self.wishes, self.raw)
             self.outcomes.clear()
             self.look()
+
+    def on_disk(self, changes: Sequence[types.FileEvent]) -> None:
+        """Files have changed on disk: those of settings begin everything anew, open ones are what the client says."""
+        paths = {path: change.type for change in changes if (path := path_of(change.uri)) is not None}
+        if any(os.path.basename(path) in _SETTINGS for path in paths):
+            self.renew()
+        elif self._analyst is not None:
+            changed = [p for p, kind in paths.items() if kind == types.FileChangeType.Changed]
+            self._analyst.note(changed, others_exist=len(changed) < len(paths))
+            self.look()
+
+    def watch(self) -> None:
+        """Have the client tell of changes on disk, where it can."""
+        workspace = self.client_capabilities.workspace
+        watched = workspace.did_change_watched_files if workspace is not None else None
+        if watched is not None and watched.dynamic_registration:
+            options = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher(_WATCHED)])
+            asked = types.Registration("dslint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
+            self.client_register_capability(types.RegistrationParams([asked]))
 
     def look(self) -> None:
         """Ask for a look at what the client has now."""
@@ -212,26 +237,3 @@ class DslintServer(LanguageServer, Listener):
 
     def _tell(self, token: str, value: Any) -> None:
         self.progress(types.ProgressParams(token, value))
-
-
-def serve() -> bool:
-    """Serve one client on standard input and output; returns, when it is gone, whether it has said goodbye."""
-    from dslint.server.features import register
-
-    server = DslintServer()
-    register(server)
-    source, target = _streams()
-    server.start_io(source, target)
-    server.end()
-    return server.is_said
-
-
-def _streams() -> tuple[BinaryIO, BinaryIO]:
-    """The two ends of the client, which nobody else reads or writes: what is printed goes to standard error."""
-    source = os.fdopen(os.dup(0), "rb")
-    target = os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return source, target

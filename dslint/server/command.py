@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         level=logging.INFO,
         format="%(asctime)s %(name)s %(levelname)s %(message)s",
     )
-    from dslint.server.app import serve
+    from dslint.server.serving import serve
 
     is_said = serve()
     logging.shutdown()

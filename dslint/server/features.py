@@ -29,6 +29,7 @@ def _life(server: DslintServer) -> None:
 
     @server.feature(types.INITIALIZED)
     def initialized(_: types.InitializedParams) -> None:
+        server.watch()
         server.look()
 
     @server.feature(types.SHUTDOWN)
@@ -92,5 +93,5 @@ def _workspace(server: DslintServer) -> None:
         server.renew()
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def watched(_: types.DidChangeWatchedFilesParams) -> None:
-        server.renew()
+    def watched(params: types.DidChangeWatchedFilesParams) -> None:
+        server.on_disk(params.changes)

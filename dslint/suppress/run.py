@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
@@ -187,7 +188,6 @@ def _from_disk(path: str, overrides: Mapping[str, str]) -> _File:
 
 
 def _python(path: str, text: str, kind: str) -> Suppressions | None:
-    from dslint.parse.python import comment_spans
     from dslint.suppress.comments import Suppressions
     from dslint.suppress.logical import python_statements
 
@@ -199,7 +199,15 @@ def _python(path: str, text: str, kind: str) -> Suppressions | None:
     if not isinstance(source, SourceFile):
         return None
     code = source.text
-    return Suppressions.from_comments(source, comment_spans(code), _on_demand(lambda: python_statements(code)))
+    return Suppressions.from_comments(source, _comments(code), _on_demand(lambda: python_statements(code)))
+
+
+@lru_cache(maxsize=64)
+def _comments(code: str) -> list[Span]:
+    """The comments of a script, once for all looks at a text that does not change."""
+    from dslint.parse.python import comment_spans
+
+    return comment_spans(code)
 
 
 def _on_demand(make: Callable[[], LogicalLines]) -> LogicalLines:

@@ -57,7 +57,18 @@ REPORT_MAY_SEE = {"dslint.rules.base", "dslint.rules.index", "dslint.rules.info"
 PROBE_MAY_SEE = {"dslint.rules.index", "dslint.rules.info", "dslint.rules.registry"}
 # What reads files or the environment, or starts programs.
 IMPURE = ("os", "pathlib", "subprocess", "socket", "io")
-HEAVY = ("libcst", "jsonschema", "pydantic", "rich", "tree_sitter", "torch", "deepspeed", "packaging", "pygls", "lsprotocol")
+HEAVY = (
+    "libcst",
+    "jsonschema",
+    "pydantic",
+    "rich",
+    "tree_sitter",
+    "torch",
+    "deepspeed",
+    "packaging",
+    "pygls",
+    "lsprotocol",
+)
 
 
 def modules() -> list[Path]:

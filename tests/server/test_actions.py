@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client import Client, uri_of
-from conftest import CONFIG
+from lsp_client import CONFIG, Client, uri_of
 
 from dslint.settings import load_settings
 
@@ -77,6 +76,8 @@ def test_actions_of_other_lines_are_not_offered(client: Client, project: Path) -
 
 PYTHON = """\
 import torch.distributed as dist
+
+pytest_plugins = ["lsp_fixtures"]
 
 def main():
     dist.init_process_group("nccl")

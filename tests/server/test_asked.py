@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client import Client
+from lsp_client import Client
 
 from dslint.server.jsoncursor import cursor_at
+
+pytest_plugins = ["lsp_fixtures"]
 
 GOOD = """\
 {

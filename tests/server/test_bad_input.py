@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from client import PATIENCE, ROOT, Client, uri_of
-from conftest import CONFIG
+from lsp_client import CONFIG, PATIENCE, ROOT, Client, uri_of
+
+pytest_plugins = ["lsp_fixtures"]
 
 
 def is_alive(client: Client, path: Path) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from client import Client, uri_of
-from conftest import CONFIG, RUN
+from lsp_client import CONFIG, RUN, Client, uri_of
+
+pytest_plugins = ["lsp_fixtures"]
 
 
 def codes(diagnostics: list[dict[str, Any]]) -> list[str]:

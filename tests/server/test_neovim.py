@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client import ROOT
+from lsp_client import ROOT
+
+pytest_plugins = ["lsp_fixtures"]
 
 NVIM = shutil.which("nvim")
 pytestmark = pytest.mark.skipif(NVIM is None, reason="nvim is not installed: apt-get install neovim")

@@ -1,41 +1,12 @@
+"""Servers and projects for the tests of `tests/server`."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pygls", reason="pip install 'deepspeed-lint[server]'")
-
-from client import Client
-
-CONFIG = """\
-{
-  "train_batch_size": 30,
-  "train_micro_batch_size_per_gpu": 4,
-  "gradient_clipp1ng": 1.0,
-  "zero_optimization": {"stage": 2, "cpu_offload": true}
-}
-"""
-SCRIPT = """\
-import argparse
-import deepspeed
-
-parser = argparse.ArgumentParser()
-parser = deepspeed.add_config_arguments(parser)
-args = parser.parse_args()
-engine, *_ = deepspeed.initialize(args=args)
-"""
-RUN = "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n"
-
-
-def make_project(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / ".git").mkdir()
-    (folder / "ds.json").write_text(CONFIG)
-    (folder / "train.py").write_text(SCRIPT)
-    (folder / "run.sh").write_text(RUN)
-    return folder
+from lsp_client import Client, make_project
 
 
 @pytest.fixture

@@ -15,9 +15,42 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-ROOT = Path(__file__).resolve().parents[2]
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
 # Seconds for anything that a test waits for; the machines of CI are slow.
 PATIENCE = 30.0
+
+
+CONFIG = """\
+{
+  "train_batch_size": 30,
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_clipp1ng": 1.0,
+  "zero_optimization": {"stage": 2, "cpu_offload": true}
+}
+"""
+SCRIPT = """\
+import argparse
+import deepspeed
+
+parser = argparse.ArgumentParser()
+parser = deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+engine, *_ = deepspeed.initialize(args=args)
+"""
+RUN = "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n"
+
+
+def make_project(folder: Path) -> Path:
+    """The project of most tests; without pygls there is no server to be tested on it."""
+    pytest.importorskip("pygls", reason="pip install 'deepspeed-lint[server]'")
+    folder.mkdir()
+    (folder / ".git").mkdir()
+    (folder / "ds.json").write_text(CONFIG)
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "run.sh").write_text(RUN)
+    return folder
 
 
 def uri_of(path: Path) -> str:
