@@ -103,7 +103,7 @@ def _read(file: Path, required: bool) -> Source | None:
         return None
     try:
         text = raw.decode("utf-8-sig")
-        table = _parse(text)
+        table = parse_toml(text)
     except UnicodeDecodeError:
         raise SettingsError(f"{shown(file)}: is not UTF-8") from None
     except (ValueError, RecursionError) as error:
@@ -124,7 +124,12 @@ def _read(file: Path, required: bool) -> Source | None:
     return Source(origin, validate(table, origin))
 
 
-def _parse(text: str) -> Any:
+def parse_toml(text: str) -> Any:
+    """The tables of a TOML text.
+
+    Raises:
+        ValueError: it is no TOML.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # What can concern a file with findings: our codes and directives, and a ``noqa`` without codes. In the others only
 # a directive that names dslint can be unused. ``noqa: F401``, in most of all files, is neither.
 _CONCERNS = re.compile(rb"dslint|DSL|noqa(?!:\s?[A-Z]+[0-9])", re.IGNORECASE)
+_HTML_COMMENT = re.compile(r"<!--[^\n]*?-->(?=(?P<rest>\s*))")
 _UNJUDGED = frozenset({SYNTAX_ERROR.code, RULE_CRASHED.code, UNREADABLE_FILE.code})
 
 
@@ -158,7 +159,11 @@ def _directives(path: str, file: _File | None, has_findings: bool, overrides: Ma
     source = SourceFile(path, text)
     if file.kind in ("script", "notebook"):
         return _python(path, text, file.kind)
-    if file.kind in ("shell", "markdown"):
+    if file.kind == "markdown":
+        blocks = html_comments(source)
+        comments = [*_shell_comments(source, file.kind), *blocks]
+        return Suppressions.from_comments(source, comments, shell_commands(text), blocks)
+    if file.kind == "shell":
         return Suppressions.from_comments(source, _shell_comments(source, file.kind), shell_commands(text))
     doc = file.doc or _data(source, file.kind)
     return Suppressions.from_comments(source, doc.comments if doc else (), physical_lines)
@@ -209,6 +214,32 @@ def _on_demand(make: Callable[[], LogicalLines]) -> LogicalLines:
         return made[0](start, end)
 
     return lines
+
+
+def html_comments(source: SourceFile) -> dict[Span, tuple[int, int]]:
+    """The comments of a Markdown text outside of its code, each with the lines that it speaks about.
+
+    Those are the block of code below, or the lines of the paragraph.
+    """
+    from dslint.parse.markdown import fences
+
+    blocks = [fence.span for fence in fences(source.text)]
+    found = {}
+    for match in _HTML_COMMENT.finditer(source.text):
+        if any(block.start <= match.start() < block.end for block in blocks):
+            continue
+        first = source.line_column(match.end() + len(match["rest"]))[0]
+        below = next((block for block in blocks if block.start > match.start()), None)
+        if below is not None and not source.text[match.end() : source.text.rfind("\n", 0, below.start - 1) + 1].strip(
+            " \t\r\n>"
+        ):
+            lines = (source.line_column(below.start)[0], source.line_column(max(below.start, below.end - 1))[0])
+        else:
+            end = source.text.find("\n\n", match.end() + len(match["rest"]))
+            last = source.line_column(len(source.text) if end < 0 else end)[0]
+            lines = (first, last)
+        found[Span(match.start(), match.end())] = lines
+    return found
 
 
 def _shell_comments(source: SourceFile, kind: str) -> list[Span]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command import dslint
 
+from dslint.engine.fixer import fix_paths
 from dslint.engine.run import check_paths
 from dslint.rules.base import Example
 from dslint.rules.registry import all_rules, load_rule
@@ -166,3 +167,49 @@ def test_unused_comments_are_deleted_by_fix_in_every_kind_of_file(project: Path)
         "c.md": "```bash\ntorchrun --nproc_per_node 8 train.py\n```\n",
         "ds.jsonc": '{\n  "train_batch_size": 8,\n  "zero_optimization": {"stage": 2}\n}\n',
     }
+
+
+MARKDOWN = """\
+# Train
+
+{before}
+```bash
+echo first
+torchrun --nproc_per_node 8 --master_port 70000 train.py
+```
+
+Or with two:
+
+```bash
+torchrun --nproc_per_node 2 --master_port 70001 train.py
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "codes"),
+    [
+        ("", ["DSL309", "DSL309"]),
+        ("<!-- dslint: ignore[DSL309] an example of a mistake -->", ["DSL309"]),
+        ("<!-- dslint: ignore[port-out-of-range] -->\n", ["DSL309"]),
+        ("<!-- noqa: DSL309 -->", ["DSL309"]),
+        ("<!-- dslint: ignore-file[DSL309] all of them -->", []),
+        # It speaks about what stands below, and a comment that nobody needs is reported.
+        ("<!-- dslint: ignore[DSL309] -->\n\nText.\n", ["DSL903", "DSL309", "DSL309"]),
+        ("<!-- dslint: ignore[DSL309] --> <!-- of another tool -->", ["DSL309"]),
+        ("<!-- about dslint and its comments -->", ["DSL309", "DSL309"]),
+    ],
+)
+def test_a_comment_of_markdown_speaks_about_the_block_below(before: str, codes: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "README.md").write_text(MARKDOWN.format(before=before))
+    result = check_paths(["README.md"], make_settings({"cache": False, "jobs": 1}))
+    assert [f.code for f in result.findings] == codes
+
+
+def test_an_unused_comment_of_markdown_is_deleted_by_its_fix(tmp_path: Path) -> None:
+    text = MARKDOWN.format(before="<!-- dslint: ignore[DSL309, DSL301] reason -->\n\nText.\n")
+    (tmp_path / "README.md").write_text(text)
+    fixed = fix_paths(["README.md"], make_settings({"cache": False, "jobs": 1}))
+    assert "<!--" not in fixed.after["README.md"]
+    assert fixed.after["README.md"] == text.replace("<!-- dslint: ignore[DSL309, DSL301] reason -->\n", "")
