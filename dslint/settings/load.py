@@ -119,6 +119,12 @@ def _read(file: Path, required: bool) -> Source | None:
     origin = Origin("settings file", file, text, path)
     if not isinstance(table, dict):
         raise origin.error("[tool.dslint] must be a table", ())
+    if not is_project and isinstance(table.get("tool"), dict) and "dslint" in table["tool"]:
+        raise origin.error(
+            f"`[tool.dslint]` is for pyproject.toml: in {file.name} the keys stand at the top, and tables are called "
+            "`[launch]`, not `[tool.dslint.launch]`",
+            ("tool", "dslint"),
+        )
     if not table and is_project:
         return None
     return Source(origin, validate(table, origin))

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dslint.core.finding import Finding
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Safety
 from dslint.core.source import SourceFile, Span
 from dslint.core.suppressed import Suppressed
 from dslint.engine.discovery import kind_of
@@ -45,8 +46,12 @@ def suppress(
     settings: Settings,
     overrides: Mapping[str, str],
     ignore_noqa: bool = False,
+    is_whole: bool = False,
 ) -> tuple[list[Finding], list[Suppressed]]:
-    """Findings to report (unused suppressions among them) and findings that the user suppresses."""
+    """Findings to report (unused suppressions among them) and findings that the user suppresses.
+
+    ``is_whole``: the run is about all of the project.
+    """
     if ignore_noqa:
         return list(findings), []
     by_path: dict[str, list[Finding]] = {}
@@ -68,6 +73,8 @@ def suppress(
         suppressed += hidden
         if reports_unused and path in given and not any(f.code in _UNJUDGED for f in own):
             found = directives.unused(judged)
+            if is_whole:
+                found += _perhaps_unused(directives, found, settings)
             # Edits of the joined cells cannot be written back into the JSON of a notebook.
             is_notebook = given[path].kind == "notebook"
             kept += [replace(f, fix=None) for f in found] if is_notebook else found
@@ -75,7 +82,30 @@ def suppress(
     kept, hidden = ignores.apply(kept)
     if reports_unused:
         kept += ignores.unused(given.keys(), judged)
+        kept += ignores.stale(given.keys(), is_whole)
     return kept, [*suppressed, *hidden]
+
+
+def _perhaps_unused(directives: Suppressions, certain: Sequence[Finding], settings: Settings) -> list[Finding]:
+    """Suppressions that nothing in the whole project needs, of rules whose finding goes with the run: as notes.
+
+    Another launch, or a flag such as --world-size, may need them: the fix is for a person to judge.
+    """
+
+    def judged(code: str) -> bool:
+        return code in BY_CODE and settings.enabled(code)
+
+    places = {finding.location.span for finding in certain}
+    return [
+        replace(
+            found,
+            severity=Severity.INFO,
+            message=f"{found.message.partition(', so it')[0]} in any run of this project",
+            fix=replace(found.fix, safety=Safety.UNSAFE) if found.fix else None,
+        )
+        for found in directives.unused(judged)
+        if found.location.span not in places
+    ]
 
 
 def without_baseline(
