@@ -13,7 +13,7 @@ COMMANDS = (
 )  # fmt: skip
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
-FORMATS = ("concise", "full", "json", "github", "sarif")
+FORMATS = ("concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
 _EPILOG = """\
