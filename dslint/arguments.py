@@ -13,7 +13,7 @@ COMMANDS = (
 )  # fmt: skip
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
-FORMATS = ("concise", "full", "json", "github", "sarif")
+FORMATS = ("concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
 _EPILOG = """\
@@ -160,6 +160,12 @@ def _fixing(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--unsafe-fixes", action="store_true", help="with --fix or --diff: also fixes that need a person's eye"
     )
+    group.add_argument(
+        "--add-noqa",
+        action="store_true",
+        help="put suppression comments (in JSON: entries of the settings) at what is found at or above --min-severity",
+    )
+    group.add_argument("--reason", metavar="TEXT", help="with --add-noqa: what the comments say")
     group.add_argument("--diff", action="store_true", help="show what --fix would change; write nothing")
 
 

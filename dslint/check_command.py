@@ -24,7 +24,8 @@ OK, FINDINGS, TROUBLE = 0, 1, 2
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
-     "isolated", "show_files", "show_settings", "ignore_noqa", "profile", "project_rules", "write_baseline"}
+     "isolated", "show_files", "show_settings", "ignore_noqa", "profile", "project_rules", "write_baseline", "add_noqa",
+     "reason"}
 )  # fmt: skip
 
 
@@ -73,6 +74,10 @@ def _checked(
     paths: list[str], texts: dict[str, str], given: StandardInput | None, settings: Settings, flags: dict[str, Any]
 ) -> int:
     """What the flags ask to be done with what is found."""
+    if flags.get("add_noqa"):
+        from dslint.noqa_command import add_noqa
+
+        return add_noqa(paths, settings, flags.get("reason"), settings.min_severity, bool(flags.get("quiet")))
     if flags.get("write_baseline"):
         return _write_baseline(paths, texts, settings, flags)
     if flags.get("profile"):
@@ -133,6 +138,11 @@ def _check_usage(paths: Sequence[str], flags: dict[str, Any]) -> None:
     if "stdin_filename" in flags and "-" not in paths:
         raise _UsageError("--stdin-filename names the text on standard input: write `-` instead of paths")
     fixing = next((name for name in ("fix", "fix_only", "diff") if flags.get(name)), None)
+    if "reason" in flags and "add_noqa" not in flags:
+        raise _UsageError("--reason is what the comments of --add-noqa say")
+    if "add_noqa" in flags and (fixing or "-" in paths):
+        other = f"--{fixing.replace('_', '-')}" if fixing else "standard input"
+        raise _UsageError(f"--add-noqa changes files: it cannot be mixed with {other}")
     if "write_baseline" in flags and fixing:
         raise _UsageError(
             f"--write-baseline writes what is found: it cannot be mixed with --{fixing.replace('_', '-')}"

@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.engine.gitignore import ignores_above, is_ignored, without
@@ -123,6 +124,12 @@ def kind_by_content(raw: bytes) -> str:
     if head.startswith(b"{"):
         return "json"
     return "-"
+
+
+def is_whole(paths: Sequence[str], root: Path | None) -> bool:
+    """A folder is named that is a repository, or the one that the settings are made for (``root``)."""
+    folders = [path for path in paths if os.path.isdir(path)]
+    return any(Path(path).absolute() == root or os.path.exists(os.path.join(path, ".git")) for path in folders)
 
 
 def discover(paths: Sequence[str], settings: ExcludeSettings, texts: Collection[str] = ()) -> Discovery:

@@ -16,7 +16,7 @@ from dslint.core.profile import stage_of
 from dslint.core.progress import tell
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
-from dslint.engine.discovery import discover
+from dslint.engine.discovery import discover, is_whole
 from dslint.engine.inputs import Inputs, add_config, embedded_configs, sort_files
 from dslint.engine.launchrules import LaunchJudge, run_rule
 from dslint.engine.launchstage import LaunchReader, LaunchStage, cores
@@ -138,6 +138,8 @@ class Run:
         self.settings = settings
         self.ignore_noqa = ignore_noqa
         self.overrides = overrides
+        # Nothing of the project is left out: what no file needs, nobody needs.
+        self.is_whole = False
         settings.use_project_rules()
         self.enabled = frozenset(r.code for r in all_rules() if settings.enabled(r.code))
         self.surroundings = surroundings or Surroundings(settings, overrides)
@@ -152,6 +154,7 @@ class Run:
             return self._check(paths)
 
     def _check(self, paths: Sequence[str]) -> Result:
+        self.is_whole = is_whole(paths, self.settings.root if self.settings.source else None)
         with stage_of(self.profile, "find files"):
             found = discover(paths, excludes_of(self.settings), self.overrides)
         with stage_of(self.profile, "read files"):
@@ -209,6 +212,7 @@ class Run:
                 self.settings,
                 self.overrides,
                 ignore_noqa=self.ignore_noqa,
+                is_whole=self.is_whole,
             )
             kept, known, gone = self._without_baseline(kept, given, problems)
             suppressed += known

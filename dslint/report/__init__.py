@@ -25,6 +25,10 @@ FORMATS: dict[str, str] = {
     "json": "dslint.report.jsonout",
     "github": "dslint.report.github",
     "sarif": "dslint.report.sarif",
+    "gitlab": "dslint.report.gitlab",
+    "junit": "dslint.report.junit",
+    "rdjson": "dslint.report.rdjson",
+    "azure": "dslint.report.azure",
 }
 STATISTICS = "dslint.report.statistics"
 # A format for one finding a line, or for a foreign program, has no place for counts.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dslint.core.finding import Finding
 from dslint.report.options import ReportOptions
-from dslint.report.place import assumption_lines, message_of, one_line, place
+from dslint.report.place import further, one_line, told
 from dslint.report.sources import SourceReader
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -25,15 +25,7 @@ def _command(finding: Finding) -> str:
     if region.cell is None and region.line == region.end_line:
         where |= {"col": region.column, "endColumn": region.end_column}
     properties = {"file": one_line(finding.location.path), **where, "title": f"dslint {finding.code} ({finding.name})"}
-    text = message_of(finding)
-    if region.cell is not None:
-        text = f"cell {region.cell}, line {region.line}: {text}"
-    for line in assumption_lines(finding):
-        text += f"\n{finding.confidence.value}: {line}"
-    if finding.hint:
-        text += f"\n{one_line(finding.hint)}"
-    for other in finding.related:
-        text += f"\n{place(other)}: {one_line(other.label)}" if other.label else f"\n{place(other)}"
+    text = "\n".join((told(finding), *further(finding)))
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
     return f"::{_COMMANDS[finding.severity.value]} {listed}::{_data(text)}"
 

@@ -10,6 +10,7 @@ from dslint import __version__
 from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Location, SourceFile
+from dslint.report.links import rule_url
 from dslint.report.options import ReportOptions
 from dslint.report.sources import SourceReader
 
@@ -37,6 +38,7 @@ def _finding(finding: Finding, sources: SourceReader, files: dict[str, SourceFil
         "related": [{**_place(other), "label": other.label} for other in finding.related],
         "fix": _fix(finding.fix, sources, files) if finding.fix else None,
         "pointer": finding.pointer,
+        "url": rule_url(finding.code) or None,
     }
 
 

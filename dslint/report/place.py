@@ -39,6 +39,32 @@ def message_of(finding: Finding) -> str:
     return one_line(finding.message)
 
 
+def told(finding: Finding) -> str:
+    """The message with the cell of a notebook, whose lines a reader of the file does not know."""
+    region = finding.location.region
+    lead = "" if region.cell is None else f"cell {region.cell}, line {region.line}: "
+    return lead + message_of(finding)
+
+
+def where_in_file(finding: Finding) -> tuple[int, int]:
+    """The first and the last line of the file; of a notebook the first one, as its cells have no lines there."""
+    region = finding.location.region
+    if region.cell is not None:
+        return 1, 1
+    last = region.end_line - (region.end_column <= 1 and region.end_line > region.line)
+    return region.line, last
+
+
+def further(finding: Finding) -> list[str]:
+    """What stands below the message: what it assumes, what to do, other places, the page of the rule."""
+    from dslint.report.links import rule_url
+
+    lines = [f"{finding.confidence.value}: {line}" for line in assumption_lines(finding)]
+    lines += [one_line(finding.hint)] if finding.hint else []
+    lines += [f"{place(other)}: {one_line(other.label)}" if other.label else place(other) for other in finding.related]
+    return [*lines, url] if (url := rule_url(finding.code)) else lines
+
+
 def suggestion_of(finding: Finding) -> str:
     """``; did you mean `x`?`` where the hint names the right word and the message does not; else empty."""
     meant = re.fullmatch(r"(?:Did you mean|Write) (`[^`]+`)\??", one_line(finding.hint))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -15,8 +13,10 @@ from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Fix
 from dslint.core.source import Location, Region, SourceFile
 from dslint.core.suppressed import Suppressed
+from dslint.report.fingerprints import Fingerprints
+from dslint.report.links import rule_url
 from dslint.report.options import ReportOptions
-from dslint.report.place import assumption_lines, message_of, one_line
+from dslint.report.place import assumption_lines, one_line, told
 from dslint.report.sources import SourceReader
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -37,7 +37,7 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
         rows.sort(key=lambda row: row[0].sort_key)
     codes = sorted({finding.code for finding, _ in rows})
     index = {code: number for number, code in enumerate(codes)}
-    fingerprints = _Fingerprints(sources)
+    fingerprints = Fingerprints(sources)
     run = {
         "tool": {
             "driver": {
@@ -68,6 +68,7 @@ def _rule(code: str) -> dict[str, Any]:
         "shortDescription": {"text": info.summary},
         "fullDescription": {"text": _first_paragraph(prose) or info.summary},
         "help": {"text": prose or info.summary, "markdown": prose or info.summary},
+        **({"helpUri": url} if (url := rule_url(code)) else {}),
         "defaultConfiguration": {"level": _LEVELS[info.severity]},
         "properties": {
             "tags": ["distributed-training", info.kind],
@@ -82,11 +83,8 @@ def _first_paragraph(prose: str) -> str:
     return paragraph.replace("**", "").replace("What. ", "", 1)
 
 
-def _result(finding: Finding, rule: int, fingerprints: _Fingerprints, sources: SourceReader) -> dict[str, Any]:
-    text = message_of(finding)
-    cell = finding.location.region.cell
-    if cell is not None:
-        text = f"cell {cell}, line {finding.location.region.line}: {text}"
+def _result(finding: Finding, rule: int, fingerprints: Fingerprints, sources: SourceReader) -> dict[str, Any]:
+    text = told(finding)
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule,
@@ -167,21 +165,3 @@ def _fix(fix: Fix, sources: SourceReader) -> dict[str, Any]:
         ]
         changes.append({"artifactLocation": _artifact(path), "replacements": replacements})
     return {"description": {"text": fix.title}, "artifactChanges": changes}
-
-
-class _Fingerprints:
-    """A name for a finding that survives moved lines: rule, file, the text of the line, and how many before it."""
-
-    def __init__(self, sources: SourceReader) -> None:
-        self._sources = sources
-        self._seen: Counter[str] = Counter()
-
-    def of(self, finding: Finding) -> str:
-        """``<hash>:<n>``, n-th finding of this rule on an equal line of this file."""
-        region = finding.location.region
-        lines = self._sources.lines(finding.location.path, region.cell)
-        line = lines[region.line - 1] if 1 <= region.line <= len(lines) else ""
-        parts = (finding.code, finding.location.path, " ".join(line.split()))
-        digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        self._seen[digest] += 1
-        return f"{digest}:{self._seen[digest]}"

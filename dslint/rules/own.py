@@ -34,7 +34,7 @@ UNUSED_SUPPRESSION = RuleMeta(
     name="unused-suppression",
     kind="dslint",
     severity=Severity.WARNING,
-    summary="A suppression comment silences nothing",
+    summary="A suppression comment, or an entry of `per-file-ignores`, silences nothing",
     fix="safe",
 )
 
@@ -89,8 +89,10 @@ anyone having decided so.
 **Fix.** Delete the comment, or the code in it that no longer applies; `--fix` does.
 
 **When it stays quiet.** `# noqa` without codes and codes of other tools; and codes that are not selected in this
-run, since a rule that did not run cannot say whether its suppression is needed. The same holds for rules whose finding
-goes with the run: another launch, or another script that imports the file, may need the comment.
+run, since a rule that did not run cannot say whether its suppression is needed. Rules whose finding goes with the run
+may need the comment for another launch or flag: where the whole project is judged, it is a note; for a part of it,
+nothing is said. Entries of `per-file-ignores` are told of when their file or pointer does not exist, or when no file of
+the project matches their pattern (a note).
 """,
 }
 

@@ -103,7 +103,7 @@ def _read(file: Path, required: bool) -> Source | None:
         return None
     try:
         text = raw.decode("utf-8-sig")
-        table = _parse(text)
+        table = parse_toml(text)
     except UnicodeDecodeError:
         raise SettingsError(f"{shown(file)}: is not UTF-8") from None
     except (ValueError, RecursionError) as error:
@@ -119,12 +119,23 @@ def _read(file: Path, required: bool) -> Source | None:
     origin = Origin("settings file", file, text, path)
     if not isinstance(table, dict):
         raise origin.error("[tool.dslint] must be a table", ())
+    if not is_project and isinstance(table.get("tool"), dict) and "dslint" in table["tool"]:
+        raise origin.error(
+            f"`[tool.dslint]` is for pyproject.toml: in {file.name} the keys stand at the top, and tables are called "
+            "`[launch]`, not `[tool.dslint.launch]`",
+            ("tool", "dslint"),
+        )
     if not table and is_project:
         return None
     return Source(origin, validate(table, origin))
 
 
-def _parse(text: str) -> Any:
+def parse_toml(text: str) -> Any:
+    """The tables of a TOML text.
+
+    Raises:
+        ValueError: it is no TOML.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:

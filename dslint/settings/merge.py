@@ -170,11 +170,18 @@ def _as_range(text: str, key: str, origin: Origin) -> str:
         release = Version(text)
     except InvalidVersion:
         try:
-            return str(SpecifierSet(text)) if text.strip() else _bad_version(text, key, origin)
+            found = str(SpecifierSet(text)) if text.strip() else _bad_version(text, key, origin)
         except InvalidSpecifier:
             return _bad_version(text, key, origin)
-    patches = len(release.release) < 3 and not (release.is_prerelease or release.is_postrelease or release.local)
-    return f"=={release}.*" if patches else f"=={release}"
+    else:
+        patches = len(release.release) < 3 and not (release.is_prerelease or release.is_postrelease or release.local)
+        found = f"=={release}.*" if patches else f"=={release}"
+    from dslint.settings.releases import no_release
+
+    problem = no_release(key.removesuffix("-version"), found)
+    if problem:
+        raise origin.error(f"`{key}`: {problem}, found `{text}`", (key,))
+    return found
 
 
 def _bad_version(text: str, key: str, origin: Origin) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SeverityName = Literal["error", "warning", "info"]
 ConfidenceName = Literal["certain", "likely"]
-FormatName = Literal["concise", "full", "json", "github", "sarif"]
+FormatName = Literal["concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure"]
 ConsumerName = Literal["deepspeed", "hf", "accelerate", "lightning"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslint.core.finding import Finding
@@ -20,11 +20,19 @@ _WHY = "so it would only hide the next real mistake"
 
 @dataclass(slots=True)
 class _Placed:
-    """A directive, the line it speaks about (``None``: the whole file), and which of its selectors were needed."""
+    """A directive, the line it speaks about (``None``: the whole file), and which of its selectors were needed.
+
+    ``last`` is the last line where it speaks about a block.
+    """
 
     directive: Directive
     line: int | None
+    last: int = 0
     used: set[int] = field(default_factory=set)
+
+    def meets(self, first: int, last: int) -> bool:
+        """The directive speaks about one of these lines."""
+        return self.line is None or (first <= max(self.line, self.last) and self.line <= last)
 
     def match(self, code: str) -> int | None:
         """The index of the selector that names the code, -1 for a blanket directive."""
@@ -49,9 +57,16 @@ class Suppressions:
 
     @classmethod
     def from_comments(
-        cls, source: SourceFile, comments: Iterable[Span], logical_lines: LogicalLines = physical_lines
+        cls,
+        source: SourceFile,
+        comments: Iterable[Span],
+        logical_lines: LogicalLines = physical_lines,
+        blocks: Mapping[Span, tuple[int, int]] | None = None,
     ) -> Suppressions:
-        """Read the directives from comment tokens. ``logical_lines`` says which lines belong together."""
+        """Read the directives from comment tokens. ``logical_lines`` says which lines belong together.
+
+        ``blocks`` are the lines that a comment speaks about where these are not those beside it.
+        """
         placed = []
         spans = sorted(comments)
         for comment in spans:
@@ -60,6 +75,8 @@ class Suppressions:
             for directive in parse_comment(source.text, comment, own_line):
                 if directive.whole_file:
                     placed.append(_Placed(directive, None))
+                elif blocks and comment in blocks:
+                    placed.append(_Placed(directive, *blocks[comment]))
                 elif not own_line:
                     placed.append(_Placed(directive, line))
                 elif directive.style == "ignore" or directive.selectors:
@@ -90,7 +107,7 @@ class Suppressions:
         last, _ = self.source.line_column(max(span.start, span.end - 1))
         first, last = self.logical_lines(first, last)
         for placed in self.directives:
-            if placed.line is None or first <= placed.line <= last:
+            if placed.meets(first, last):
                 index = placed.match(finding.code)
                 if index is not None:
                     placed.used.add(index)
@@ -170,7 +187,7 @@ def _removable(text: str, directive: Directive) -> Span | None:
         following = re.match(r"\s*(?=#|//)", text[end : directive.comment.end])
         if following:
             return Span(start, end + following.end())
-        if not comment.startswith("/*"):
+        if not comment.startswith(("/*", "<!--")):
             return None
         end = directive.comment.end
     line_start = text.rfind("\n", 0, start) + 1

@@ -6,7 +6,7 @@
 ``# dslint: ignore-file[DSL201] reason``     the whole file
 
 They may stand behind other text of a comment (``# type: ignore  # noqa: DSL201``). Comments of JSON begin with
-``//`` or ``/*``.
+``//`` or ``/*``, those of Markdown are ``<!-- ... -->`` and speak about the block of code below.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dslint.core.source import Span
 from dslint.rules.registry import UnknownSelector
 from dslint.settings.selection import prefix_of
 
-_LEAD = r"(?<![`'\"])(?:#|//|/\*)\s*"
+_LEAD = r"(?<![`'\"])(?:#|//|/\*|<!--)\s*"
 # A mistyped code of ours (DSL2O1) must not be read as the prefix DSL2.
 _CODE = r"(?:DSL\w+|[A-Z]+[0-9]+)"
 _CODES = rf"{_CODE}(?:[,\s]+{_CODE})*"
@@ -136,7 +136,8 @@ def _rest(words: str, start: int) -> tuple[int, str]:
     """Where the directive ends that began before ``start``, and the reason in between."""
     following = _NEXT.search(words, start)
     end = following.start() if following else len(words.rstrip())
-    if words.startswith("/*") and words.endswith("*/"):
-        end = min(end, len(words) - 2)
+    for opening, closing in (("/*", "*/"), ("<!--", "-->")):
+        if words.startswith(opening) and words.endswith(closing):
+            end = min(end, len(words) - len(closing))
     end = max(start, end)
     return end, words[start:end].strip().lstrip("-—–:;,. ").strip()

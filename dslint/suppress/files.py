@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dslint.core.finding import Severity
 from dslint.core.source import Location, SourceFile, Span
 from dslint.core.suppressed import Suppressed
 from dslint.rules.own import UNUSED_SUPPRESSION
@@ -96,15 +98,39 @@ class FileIgnores:
             if pattern.glob not in judged_files:
                 continue
             for text, prefix, pointer in pattern.selectors:
+                if pointer and text not in pattern.used and _lacks(self.settings.root / pattern.glob, pointer):
+                    message = f"`{pattern.glob}` has nothing at `{pointer}`, so this entry ignores nothing"
+                    findings += self._found(pattern.glob, message, "Correct the pointer, or delete the entry")
+                    continue
                 # A prefix names rules in advance; a code or a pointer names a finding.
                 exact = len(prefix) == len(UNUSED_SUPPRESSION.code) or pointer is not None
                 if exact and text not in pattern.used and judged(prefix):
-                    place = self._place(pattern.glob)
-                    if place:
-                        message = f"`{text}` matches no finding in `{pattern.glob}`, so it would only hide the next one"
-                        hint = "Delete the entry of `per-file-ignores`"
-                        findings.append(UNUSED_SUPPRESSION.finding(place, message, hint=hint))
+                    message = f"`{text}` matches no finding in `{pattern.glob}`, so it would only hide the next one"
+                    findings += self._found(pattern.glob, message, "Delete the entry of `per-file-ignores`")
         return findings
+
+    def stale(self, paths: Set[str], is_whole: bool) -> list[Finding]:
+        """Patterns that no file matches; ``is_whole``: ``paths`` are all files of the project."""
+        findings = []
+        judged = {self._relative(path) for path in paths}
+        for pattern in self.patterns:
+            literal = pattern.glob.strip("/")
+            if pattern.negated or pattern.used or not pattern.selectors or any(map(pattern.covers, judged)):
+                continue
+            is_path = "/" in literal and not set("*?[\\") & set(literal)
+            if is_path and not os.path.lexists(self.settings.root / literal):
+                message = f"there is no `{literal}`: this entry of `per-file-ignores` ignores nothing"
+                findings += self._found(pattern.glob, message, "Correct the path, or delete the entry")
+            elif is_whole and not is_path:
+                message = f"`{pattern.glob}` matches no file that dslint looks at"
+                found = self._found(pattern.glob, message, "Correct the pattern, or delete the entry")
+                # It may be meant for files to come.
+                findings += [replace(finding, severity=Severity.INFO) for finding in found]
+        return findings
+
+    def _found(self, glob: str, message: str, hint: str) -> list[Finding]:
+        place = self._place(glob)
+        return [UNUSED_SUPPRESSION.finding(place, message, hint=hint)] if place else []
 
     def _place(self, glob: str) -> Location | None:
         """The line of the settings file, ``None`` where the entry stands elsewhere (``extend``)."""
@@ -123,6 +149,20 @@ class FileIgnores:
                 start = source.offset(line, 1)
                 return source.location(Span(start, start + len(source.line_text(line))))
         return None
+
+
+def _lacks(file: Path, pointer: str) -> bool:
+    """The data file can be read, and has no such key."""
+    from dslint.parse.jsondoc import parse_json
+    from dslint.parse.reading import Unreadable, read_text
+    from dslint.parse.yamldoc import parse_yaml
+
+    text = read_text(str(file))
+    suffix = file.suffix.lower()
+    if isinstance(text, Unreadable) or suffix not in (".json", ".jsonc", ".yaml", ".yml"):
+        return False
+    doc = (parse_json if suffix.startswith(".js") else parse_yaml)(SourceFile(str(file), text))
+    return not doc.problems and not doc.has(pointer)
 
 
 def per_file_ignores(settings: Settings, finding: Finding) -> bool:

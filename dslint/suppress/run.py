@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dslint.core.finding import Finding
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Safety
 from dslint.core.source import SourceFile, Span
 from dslint.core.suppressed import Suppressed
 from dslint.engine.discovery import kind_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # a directive that names dslint can be unused. ``noqa: F401``, in most of all files, is neither.
 _CONCERNS = re.compile(rb"dslint|DSL|noqa(?!:\s?[A-Z]+[0-9])", re.IGNORECASE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*", re.MULTILINE)
+_HTML_COMMENT = re.compile(r"<!--[^\n]*?-->(?=(?P<rest>\s*))")
 _UNJUDGED = frozenset({SYNTAX_ERROR.code, RULE_CRASHED.code, UNREADABLE_FILE.code})
 
 
@@ -46,8 +48,12 @@ def suppress(
     settings: Settings,
     overrides: Mapping[str, str],
     ignore_noqa: bool = False,
+    is_whole: bool = False,
 ) -> tuple[list[Finding], list[Suppressed]]:
-    """Findings to report (unused suppressions among them) and findings that the user suppresses."""
+    """Findings to report (unused suppressions among them) and findings that the user suppresses.
+
+    ``is_whole``: the run is about all of the project.
+    """
     if ignore_noqa:
         return list(findings), []
     by_path: dict[str, list[Finding]] = {}
@@ -69,6 +75,8 @@ def suppress(
         suppressed += hidden
         if reports_unused and path in given and not any(f.code in _UNJUDGED for f in own):
             found = directives.unused(judged)
+            if is_whole:
+                found += _perhaps_unused(directives, found, settings)
             # Edits of the joined cells cannot be written back into the JSON of a notebook.
             is_notebook = given[path].kind == "notebook"
             kept += [replace(f, fix=None) for f in found] if is_notebook else found
@@ -76,7 +84,30 @@ def suppress(
     kept, hidden = ignores.apply(kept)
     if reports_unused:
         kept += ignores.unused(given.keys(), judged)
+        kept += ignores.stale(given.keys(), is_whole)
     return kept, [*suppressed, *hidden]
+
+
+def _perhaps_unused(directives: Suppressions, certain: Sequence[Finding], settings: Settings) -> list[Finding]:
+    """Suppressions that nothing in the whole project needs, of rules whose finding goes with the run: as notes.
+
+    Another launch, or a flag such as --world-size, may need them: the fix is for a person to judge.
+    """
+
+    def judged(code: str) -> bool:
+        return code in BY_CODE and settings.enabled(code)
+
+    places = {finding.location.span for finding in certain}
+    return [
+        replace(
+            found,
+            severity=Severity.INFO,
+            message=f"{found.message.partition(', so it')[0]} in any run of this project",
+            fix=replace(found.fix, safety=Safety.UNSAFE) if found.fix else None,
+        )
+        for found in directives.unused(judged)
+        if found.location.span not in places
+    ]
 
 
 def without_baseline(
@@ -160,7 +191,11 @@ def _directives(path: str, file: _File | None, has_findings: bool, overrides: Ma
     source = SourceFile(path, text)
     if file.kind in ("script", "notebook"):
         return _python(path, text, file.kind)
-    if file.kind in ("shell", "markdown"):
+    if file.kind == "markdown":
+        blocks = html_comments(source)
+        comments = [*_shell_comments(source, file.kind), *blocks]
+        return Suppressions.from_comments(source, comments, shell_commands(text), blocks)
+    if file.kind == "shell":
         return Suppressions.from_comments(source, _shell_comments(source, file.kind), shell_commands(text))
     if file.kind in ("manifest", "tasks"):
         return Suppressions.from_comments(source, [Span(*c.span()) for c in _COMMENT.finditer(text)], physical_lines)
@@ -220,6 +255,32 @@ def _on_demand(make: Callable[[], LogicalLines]) -> LogicalLines:
         return made[0](start, end)
 
     return lines
+
+
+def html_comments(source: SourceFile) -> dict[Span, tuple[int, int]]:
+    """The comments of a Markdown text outside of its code, each with the lines that it speaks about.
+
+    Those are the block of code below, or the lines of the paragraph.
+    """
+    from dslint.parse.markdown import fences
+
+    blocks = [fence.span for fence in fences(source.text)]
+    found = {}
+    for match in _HTML_COMMENT.finditer(source.text):
+        if any(block.start <= match.start() < block.end for block in blocks):
+            continue
+        first = source.line_column(match.end() + len(match["rest"]))[0]
+        below = next((block for block in blocks if block.start > match.start()), None)
+        if below is not None and not source.text[match.end() : source.text.rfind("\n", 0, below.start - 1) + 1].strip(
+            " \t\r\n>"
+        ):
+            lines = (source.line_column(below.start)[0], source.line_column(max(below.start, below.end - 1))[0])
+        else:
+            end = source.text.find("\n\n", match.end() + len(match["rest"]))
+            last = source.line_column(len(source.text) if end < 0 else end)[0]
+            lines = (first, last)
+        found[Span(match.start(), match.end())] = lines
+    return found
 
 
 def _shell_comments(source: SourceFile, kind: str) -> list[Span]:

@@ -43,6 +43,7 @@ TOP = {
     "check_command": "cli",
     "rules_command": "cli",
     "init_command": "cli",
+    "noqa_command": "cli",
     "commands": "cli",
     "completion": "cli",
     "progressbar": "cli",

@@ -20,7 +20,7 @@ NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 5,
 }
-FORMATS = ("concise", "full", "json", "github", "sarif")
+FORMATS = ("concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure")
 
 
 @pytest.fixture(autouse=True)
@@ -334,6 +334,14 @@ def test_odd_names_and_notebooks_in_every_format(output_format: str, project: Pa
         assert cell == 2
     elif output_format == "sarif":
         assert len(json.loads(out)["runs"][0]["results"]) == 6
+    elif output_format == "gitlab":
+        assert sorted(issue["location"]["path"] for issue in json.loads(out)) == sorted([*names, "n b.ipynb"])
+    elif output_format == "rdjson":
+        assert len(json.loads(out)["diagnostics"]) == 6
+    elif output_format == "junit":
+        from xml.etree.ElementTree import fromstring
+
+        assert len(fromstring(out).findall("testsuite/testcase/failure")) == 6
     elif output_format == "full":
         assert out.count("error[DSL221]") == 6
         assert "n b.ipynb:cell 2:3:41" in out

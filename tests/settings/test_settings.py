@@ -363,3 +363,40 @@ def test_an_optional_rule_is_off_until_it_is_selected(monkeypatch: pytest.Monkey
     assert not is_enabled("DSL101", [Layer(extend_select=("DSL1",))])
     assert is_enabled("DSL101", [Layer(extend_select=("DSL101",)), Layer(extend_select=("DSL1",))])
     assert not is_enabled("DSL101", [Layer(select=("",), ignore=("DSL10",))])
+
+
+@pytest.mark.parametrize("table", ["[tool.dslint]\nfix = true\n", "[tool.dslint.launch]\nnnodes = 2\n"])
+def test_a_table_of_pyproject_in_a_file_of_ours_says_what_to_do(table: str, tmp_path: Path) -> None:
+    (tmp_path / "dslint.toml").write_text(f"# ours\n{table}")
+    with pytest.raises(
+        SettingsError, match=r"dslint.toml(:2)?: `\[tool.dslint\]` is for pyproject.toml: in dslint.toml"
+    ):
+        load_settings(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "is_known"),
+    [
+        ("deepspeed-version", "99", False),
+        ("deepspeed-version", ">=99", False),
+        ("deepspeed-version", "0.16.99", False),
+        ("deepspeed-version", "0.16", True),
+        ("deepspeed-version", "0.20.1", True),
+        ("deepspeed-version", "1.0", True),
+        ("deepspeed-version", ">=0.14,<0.18", True),
+        ("deepspeed-version", "<99", True),
+        ("transformers-version", "99", False),
+        ("transformers-version", "4.57.1", True),
+        ("transformers-version", "2.11", True),
+        ("transformers-version", "6.0.0", True),
+        ("accelerate-version", "99", False),
+        ("accelerate-version", "0.12.0", True),
+        ("accelerate-version", "1.10.1", True),
+    ],
+)
+def test_a_release_that_cannot_be_is_a_mistake(key: str, text: str, is_known: bool) -> None:
+    if is_known:
+        make_settings({key: text})
+        return
+    with pytest.raises(SettingsError, match=rf"`{key}`: there is no such release.*found `{text}`"):
+        make_settings({key: text})

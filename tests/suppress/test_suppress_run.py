@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command import dslint
 
+from dslint.engine.fixer import fix_paths
 from dslint.engine.run import check_paths
 from dslint.rules.base import Example
 from dslint.rules.registry import all_rules, load_rule
@@ -54,7 +55,9 @@ def test_a_rule_whose_finding_goes_with_the_facts_around_the_file_says_so(
 @pytest.mark.parametrize("code", ["DSL130", "DSL160", "DSL207", "DSL270", "DSL408", "ALL", "DSL2"])
 def test_a_suppression_that_another_run_may_need_is_not_unused(code: str, project: Path) -> None:
     (project / "train.py").write_text(f"import torch.distributed as dist\ndist.barrier()  # dslint: ignore[{code}]\n")
-    assert dslint(".").out == ""
+    assert dslint("train.py").out == ""
+    # Where all of the project is judged, it is a note.
+    assert dslint(".", "--min-severity", "warning").out == ""
 
 
 def test_a_suppression_of_a_rule_that_needs_only_the_file_is_unused(project: Path) -> None:
@@ -166,3 +169,91 @@ def test_unused_comments_are_deleted_by_fix_in_every_kind_of_file(project: Path)
         "c.md": "```bash\ntorchrun --nproc_per_node 8 train.py\n```\n",
         "ds.jsonc": '{\n  "train_batch_size": 8,\n  "zero_optimization": {"stage": 2}\n}\n',
     }
+
+
+MARKDOWN = """\
+# Train
+
+{before}
+```bash
+echo first
+torchrun --nproc_per_node 8 --master_port 70000 train.py
+```
+
+Or with two:
+
+```bash
+torchrun --nproc_per_node 2 --master_port 70001 train.py
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "codes"),
+    [
+        ("", ["DSL309", "DSL309"]),
+        ("<!-- dslint: ignore[DSL309] an example of a mistake -->", ["DSL309"]),
+        ("<!-- dslint: ignore[port-out-of-range] -->\n", ["DSL309"]),
+        ("<!-- noqa: DSL309 -->", ["DSL309"]),
+        ("<!-- dslint: ignore-file[DSL309] all of them -->", []),
+        # It speaks about what stands below, and a comment that nobody needs is reported.
+        ("<!-- dslint: ignore[DSL309] -->\n\nText.\n", ["DSL903", "DSL309", "DSL309"]),
+        ("<!-- dslint: ignore[DSL309] --> <!-- of another tool -->", ["DSL309"]),
+        ("<!-- about dslint and its comments -->", ["DSL309", "DSL309"]),
+    ],
+)
+def test_a_comment_of_markdown_speaks_about_the_block_below(before: str, codes: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "README.md").write_text(MARKDOWN.format(before=before))
+    result = check_paths(["README.md"], make_settings({"cache": False, "jobs": 1}))
+    assert [f.code for f in result.findings] == codes
+
+
+def test_an_unused_comment_of_markdown_is_deleted_by_its_fix(tmp_path: Path) -> None:
+    text = MARKDOWN.format(before="<!-- dslint: ignore[DSL309, DSL301] reason -->\n\nText.\n")
+    (tmp_path / "README.md").write_text(text)
+    fixed = fix_paths(["README.md"], make_settings({"cache": False, "jobs": 1}))
+    assert "<!--" not in fixed.after["README.md"]
+    assert fixed.after["README.md"] == text.replace("<!-- dslint: ignore[DSL309, DSL301] reason -->\n", "")
+
+
+def test_entries_of_the_settings_that_match_nothing_are_found_where_they_stand(project: Path) -> None:
+    (project / "configs").mkdir()
+    (project / "configs/ds.json").write_text('{"train_batch_size": 8, "fp16": {"enabled": true}}\n')
+    (project / "dslint.toml").write_text(
+        "[per-file-ignores]\n"
+        '"configs/ds.json" = ["DSL160:/zero_optimization/overlap_comm", "DSL101:/fp16"]\n'
+        '"configs/gone.json" = ["DSL1"]\n'
+        '"old/**" = ["DSL2"]\n'
+        '"configs/*.json" = ["DSL2"]\n'
+        '"!configs/" = ["DSL2"]\n'
+    )
+    shown = [(place, code) for place, code in dslint("--min-severity", "info").places if code == "DSL903"]
+    assert sorted(shown) == [
+        ("dslint.toml:2:1", "DSL903"),
+        ("dslint.toml:3:1", "DSL903"),
+        ("dslint.toml:4:1", "DSL903"),
+    ]
+    out = dslint("--min-severity", "info").out
+    assert "`configs/ds.json` has nothing at `/zero_optimization/overlap_comm`" in out
+    assert "there is no `configs/gone.json`" in out
+    assert "info: `old/**` matches no file that dslint looks at" in out
+    # A part of the project says nothing about patterns.
+    assert "old/**" not in dslint("configs", "--min-severity", "info").out
+
+
+def test_a_suppression_that_no_run_of_the_project_needs_is_a_note_for_every_rule(project: Path) -> None:
+    rules = [r.code for r in all_rules() if r.kind != "dslint" and not r.optional]
+    lines = [f"x = {n}  # dslint: ignore[{code}]" for n, code in enumerate(rules)]
+    (project / "train.py").write_text("\n".join(["import torch.distributed as dist", *lines]) + "\n")
+    result = check_paths(["."], make_settings({"cache": False, "jobs": 1}))
+    named = {code for code in rules for f in result.findings if f.code == "DSL903" and f"`{code}`" in f.message}
+    assert named == set(rules)
+    depends = {r.code for r in all_rules() if r.depends_on_run}
+    for finding in result.findings:
+        (code,) = (code for code in rules if f"`{code}`" in finding.message)
+        assert finding.severity.value == ("info" if code in depends else "warning")
+        assert finding.fix is not None
+        assert finding.fix.safety.value == ("unsafe" if code in depends else "safe")
+    alone = check_paths(["train.py"], make_settings({"cache": False, "jobs": 1}))
+    assert not {code for code in depends for f in alone.findings if f"`{code}`" in f.message}
