@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dslint.core.fact import unknown
+from dslint.core.fact import Fact, unknown
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import Around, Shell
-from dslint.model.shell.batchjob import is_directive
+from dslint.model.shell.batchjob import MACHINE, is_directive
 from dslint.model.shell.commands import Invocation
 from dslint.model.shell.flow.choices import Choice
 from dslint.model.shell.pieces import Value
@@ -43,6 +43,11 @@ def inside(read: Shell, invocation: Invocation) -> Invocation:
     return replace(invocation, env={name: fact for name, fact in env.items() if not is_directive(name)})
 
 
+def machine_facts(read: Shell) -> dict[str, Fact[str]]:
+    """What the programs around a command line say about the machine: the GPUs of a container."""
+    return {name: fact for name, fact in (read.around.env or {}).items() if name.startswith(MACHINE)}
+
+
 def within(commands: list[LaunchCommand], around: Around) -> list[LaunchCommand]:
     """The commands of a command line with the programs that stand before it."""
     if not around.words:
@@ -67,6 +72,8 @@ def cut(scope: Scope, inner: Shell, invocation: Invocation, expands: Mapping[str
     if inner.kind != "ssh" and not is_open:
         return scope
     scope = remote(scope)
+    if inner.around.cwd is not None and inner.kind != "ssh":  # a container: its image holds the files of the project
+        scope.directory = inner.around.cwd
     for name, fact in env.items():
         here = expands.get(name)
         if not name or not fact.is_known or is_directive(name):

@@ -13,7 +13,7 @@ from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.commandlines import Outer, Shell
 from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
-from dslint.model.launch.innerstate import cut, exported, inside, remote, under, within
+from dslint.model.launch.innerstate import cut, exported, inside, machine_facts, remote, under, within
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.launchers.hetsteps import joined_parts, parts_of_step
 from dslint.model.launch.read import may_begin, read_command
@@ -148,6 +148,7 @@ class TextReader:
         if read is None or depth >= DEPTH:
             return []
         seen = inside(read, invocation)
+        directives = {**directives, **machine_facts(read)}
         if read.kind == "script":
             self.call(read, seen, directives, depth)
             return []
@@ -187,7 +188,7 @@ class TextReader:
         is_in_job = bool(directives or call.directives or call.outer.name)
         if not (is_in_job or names or any(w.text is not None for w in arguments)) or len(self.chain) > DEPTH:
             return
-        source = self.locate(name.text or "", invocation.scope, self.chain[-1])
+        source = self.locate(name.text or "", invocation.scope, self.chain[-1]) or self._in_image(call)
         if source is None or source.path in self.chain or len(source.text) > LONGEST or source.text.count("\0"):
             return
         if self.in_vain.get(source.path, 0) >= _MOST_IN_VAIN:
@@ -211,6 +212,13 @@ class TextReader:
             inner = replace(under([command], invocation)[0], called_from=(name.location, *command.called_from))
             if inner not in self.called:
                 self.called.append(inner)
+
+    def _in_image(self, call: Shell) -> SourceFile | None:
+        """The script of the project that a container runs by its path in the image."""
+        folder = call.around.cwd
+        if folder is None or not folder.is_unknown:
+            return None
+        return self.locate(call.words[0].text or "", Scope(directory=folder), self.chain[-1])
 
     def _nested(self, inner: Shell, shell: ShellDoc, invocation: Invocation) -> tuple[ShellDoc, Scope] | None:
         """The command line inside a word, with the variables that it sees."""

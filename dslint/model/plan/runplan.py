@@ -290,10 +290,8 @@ def _planned(
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
     plain = script if _is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
-    unused = unused_accelerate_file(command, files) if script is not None else None
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
-    reads = (script and workspace.memo("variables", script, named_variables)) or frozenset()
-    return RunPlan(
+    plan = RunPlan(
         command,
         counts.nodes,
         counts.per_node,
@@ -323,20 +321,29 @@ def _planned(
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
         group_size=stated_group_size(script, workspace),
-        reads=reads,
-        own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
-        unexported=tuple(left_in_shell(command, reads, workspace)),
+        reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
         elsewhere=optimizer_elsewhere(profile, choice, consumer, workspace),
         own_optimizer=trainer_optimizer(script, choice, consumer, workspace),
         convention=convention_of(command) if script is None else "",
         trained=trained_model(profile, choice, consumer, workspace),
+    )
+    return _with_sizes(plan, files, around)
+
+
+def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
+    """The plan with what its command, script and configs say about ranks, degrees and devices beside each other."""
+    command, script, workspace = plan.command, plan.script, files.workspace
+    unused = unused_accelerate_file(command, files) if script is not None else None
+    given = plan.given.values if plan.given is not None else {}
+    return replace(
+        plan,
         ranks=joins_others(command, script, unused, workspace),
         unused=unused,
-        degrees=misfit_degrees(command, files, counts.total),
-        layer_class=wrong_layer_class(
-            command, script, (choice.accelerate,), given_to.values if given_to is not None else {}, around
-        ),
-        mesh=mesh_of(command, script, given_to, files) if counts.total.is_known else None,
+        degrees=misfit_degrees(command, files, plan.world_size),
+        layer_class=wrong_layer_class(command, script, (plan.accelerate,), given, around),
+        mesh=mesh_of(command, script, plan.given, files) if plan.world_size.is_known else None,
+        own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
+        unexported=tuple(left_in_shell(command, plan.reads, workspace)),
     )
 
 
