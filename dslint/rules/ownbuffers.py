@@ -56,3 +56,76 @@ def _called(call: ast.Call) -> str:
 
 def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
+
+
+# Ways to write into a tensor in place.
+_WRITES = frozenset({"copy_", "add_", "sub_", "mul_", "lerp_", "scatter_add_", "index_add_", "index_copy_", "scatter_"})
+# Statistics of normalisation, of which everybody takes those of one rank.
+_STATISTICS = ("running_", "num_batches")
+
+
+def written_by_batch(node: ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the buffers that a forward pass of a class writes from its batch and reads, with the places."""
+    names = {name for name in registered_buffers(node) if not name.startswith(_STATISTICS)}
+    methods = {n.name: n for n in node.body if isinstance(n, _FUNCTIONS)}
+    forward = methods.get("forward")
+    if not names or forward is None:
+        return
+    called = {n.func.attr for n in ast.walk(forward) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    bodies = [forward, *(methods[name] for name in sorted(called & methods.keys()))]
+    read = {name for body in bodies for name in names if _reads(body, name)}
+    for body in bodies:
+        batch = _from_batch(body)
+        for part in ast.walk(body):
+            name, given = _write(part)
+            words = {n.id for value in given for n in ast.walk(value) if isinstance(n, ast.Name)}
+            if name in read and words & batch:
+                yield name, part
+
+
+def _write(node: ast.AST) -> tuple[str, list[ast.expr]]:
+    """Return the field of the object that a piece of code writes into, and what it writes."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        return _field(node.targets[0]), [node.value]
+    if isinstance(node, ast.AugAssign):
+        return _field(node.target), [node.value]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES:
+        base = node.func.value
+        while isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in _WRITES:
+            base = base.func.value  # x.mul_(decay).add_(batch)
+        return _field(base), [*node.args]
+    return "", []
+
+
+def _field(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+        node = node.value
+    return node.attr if isinstance(node, ast.Attribute) and _is_self(node.value) else ""
+
+
+def _from_batch(body: ast.AST) -> set[str]:
+    """Return the arguments of a method, and the variables that are computed from them."""
+    assert isinstance(body, _FUNCTIONS)
+    found = {arg.arg for arg in (*body.args.args, *body.args.kwonlyargs)} - {"self"}
+    for _ in range(3):
+        for node in ast.walk(body):
+            if isinstance(node, ast.Assign) and found & {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}:
+                found |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return found - {"self"}
+
+
+def _reads(body: ast.AST, name: str) -> bool:
+    """Return whether a method computes with a field, and does more than write into it."""
+    writes = {id(n) for part in ast.walk(body) if _write(part)[0] == name for n in _targets(part)}
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == name and _is_self(n.value) and id(n) not in writes
+        for n in ast.walk(body)
+    )
+
+
+def _targets(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what a piece of code writes into, and what it reads only to write the same again."""
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        yield from ast.walk(node)
+    elif isinstance(node, ast.Call):
+        yield from ast.walk(node.func)
