@@ -12,10 +12,14 @@ from dslint.settings import Settings
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the client has now, a copy of its own; ``number`` grows with each request."""
+    """What the client has now, a copy of its own; ``number`` grows with each request.
+
+    ``is_saved``: a document was saved, so that all that imports it is looked at, too.
+    """
 
     documents: Documents
     number: int
+    is_saved: bool = False
 
 
 @dataclass
