@@ -202,8 +202,9 @@ class Analyst:
 
     def _begin(self, folder: Folder) -> bool:
         """Have a large folder looked at by another process first; false where that is not worth it."""
-        if folder.session.is_smaller_than(_SMALL) or not folder.session.settings.cache:
+        if folder.is_begun or folder.session.is_smaller_than(_SMALL) or not folder.session.settings.cache:
             return False
+        folder.is_begun = True
         folder.first = warm.start(folder.root, self._raw)
         return folder.first is not None
 

@@ -39,13 +39,14 @@ class Outcome:
 
 @dataclass
 class Folder:
-    """A folder that is looked at; ``first`` is the process of its first look while that runs."""
+    """A folder that is looked at; ``first`` is the process of its first look while that runs (``is_begun``: or ran)."""
 
     root: str
     session: Session
     problem: str
     is_whole: bool = False
     first: subprocess.Popen[bytes] | None = None
+    is_begun: bool = False
 
 
 class Listener:
