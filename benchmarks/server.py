@@ -130,12 +130,14 @@ def main() -> None:
     server.send({"id": 1, "method": "initialize", "params": params})
     server.send({"method": "initialized", "params": {}})
     server.end_of_first_look()
-    print(f"first look {time.perf_counter() - begin:.1f} s, {server.memory} MB, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"first look {time.perf_counter() - begin:.1f} s, {server.memory} MB, load {os.getloadavg()[0]:.1f}", flush=True
+    )
     every: list[tuple[float, float]] = []
     for file in [f.resolve() for f in options.files] or list(chosen(folder)):
         times = edited(server, file, options.edits)
         every += times
-        print(f"{row(times)}  {file.relative_to(folder)}")
+        print(f"{row(times)}  {file.relative_to(folder)}", flush=True)
     print(f"{row(every)}  all; {server.memory} MB after {len(every)} changes")
     server.process.kill()
 

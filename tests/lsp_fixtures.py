@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lsp_client import Client, make_project
+from lsp_client import Client, make_project, uri_of
 
 
 @pytest.fixture
@@ -34,6 +34,8 @@ def client(shared: Client) -> Iterator[Client]:
     shared.since = len(shared.messages)
     yield shared
     shared.close_all()
+    # Lenses come when what was asked for before has been looked at and told.
+    shared.answer(shared.ask("textDocument/codeLens", {"textDocument": {"uri": uri_of(shared.folder / "run.sh")}}))
 
 
 @pytest.fixture

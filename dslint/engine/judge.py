@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # An interpretation leaves as much garbage as the parse of so many bytes.
 _INTERPRETED = 400_000
+# So often a script may change before all that interpretations share is made anew.
+_MOST_CHANGES = 20
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
@@ -88,10 +90,16 @@ class Judge:
         self.is_profiled = is_profiled
         self._files = files
         self._modules: Project | None = None
+        self._changes = 0
 
-    def renew(self, changed: Iterable[str]) -> None:
-        """Files have other texts now (absolute paths)."""
-        if self._modules is not None:
+    def renew(self, changed: Iterable[str], is_imported: bool) -> None:
+        """Files have other texts now (absolute paths). ``is_imported``: scripts that were judged import one of them."""
+        if self._modules is None:
+            return
+        self._changes += 1
+        # What the bodies of modules did holds for another text of a script that none of them imports. But what is kept
+        # of its old texts grows.
+        if is_imported or self._changes % _MOST_CHANGES == 0:
             self._modules.renew(changed)
 
     def judged(self, job: Job) -> Judged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 class KeptRun(Run):
-    """``is_quick``: scripts that only import what has changed keep their findings for now, and so do plans where only
-    scripts have changed; ``is_settled`` says afterwards that nothing was left out.
+    """Scripts that only import what has changed keep their findings for now, if they are not among the ``wanted``.
+
+    ``is_quick``: so do plans where only scripts have changed. ``is_settled`` says afterwards that nothing was left out.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class KeptRun(Run):
         results: Results,
         stop: Callable[[], None],
         is_quick: bool,
+        wanted: Collection[str] | None = None,
     ) -> None:
         super().__init__(settings, memory.texts, results=results, surroundings=memory.surroundings)
         self._memory = memory
         self._stop = stop
         self._is_quick = is_quick
+        self._wanted: Collection[str] | None = () if is_quick else wanted
         self.is_settled = True
 
     def _check(self, paths: Sequence[str]) -> Result:
@@ -127,7 +130,7 @@ class KeptRun(Run):
             is_same = known is not None and known.holds_for(job)
             if known is not None and is_same and job.path not in memory.stale:
                 kept += [(job.path, finding) for finding in known.findings]
-            elif known is not None and self._is_quick and job.path not in memory.fresh:
+            elif known is not None and not self._is_wanted(job.path):
                 self.is_settled = False
                 kept += [(job.path, finding) for finding in known.findings]
             else:
@@ -147,6 +150,9 @@ class KeptRun(Run):
                 return own_first([*kept, *found])
 
             yield findings
+
+    def _is_wanted(self, path: str) -> bool:
+        return self._wanted is None or path in self._memory.fresh or path in self._wanted
 
     def _all_jobs(self, inputs: Inputs, contexts: Mapping[str, Context]) -> Iterator[Job]:
         says_syntax = SYNTAX_ERROR.code in self.enabled

@@ -102,14 +102,14 @@ class Memory:
         if known is not self.surroundings:
             return False
         absolute = self.files.renew(texts, changed)
-        self.judge.renew(absolute)
+        importing = {path for path, asked in self.asked.items() if not asked.isdisjoint(absolute)}
+        self.judge.renew(absolute, is_imported=not importing <= changed)
         touched = self.workspace.renew(texts, changed)
         self._reads = {p: r for p, r in self._reads.items() if p not in changed and touched.isdisjoint(r[2])}
         for path in changed:
             self._parts.pop(path, None)
         self.fresh |= changed
-        self.stale |= changed
-        self.stale |= {path for path, asked in self.asked.items() if not asked.isdisjoint(absolute)}
+        self.stale |= changed | importing
         return True
 
     # -- what was read -----------------------------------------------------------------------------------------

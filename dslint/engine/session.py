@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -125,10 +125,17 @@ class Session:
         result = run.check(paths)
         return _look_of(run, result, texts, is_whole=False)
 
-    def look(self, texts: Mapping[str, str], stop: Callable[[], bool], is_quick: bool = False) -> Look:
+    def look(
+        self,
+        texts: Mapping[str, str],
+        stop: Callable[[], bool],
+        is_quick: bool = False,
+        wanted: Collection[str] | None = None,
+    ) -> Look:
         """Judge all files of the folder, and those whose text is given, as far as a change concerns them.
 
-        ``is_quick``: what a change concerns only by imports may wait for the next look (``Look.is_settled``).
+        ``is_quick``: what a change concerns only by imports may wait for the next look (``Look.is_settled``). Else
+        ``wanted`` are the scripts that do not wait, if not all.
 
         Raises:
             Interrupted: ``stop`` has said so.
@@ -138,7 +145,7 @@ class Session:
         if self._memory is None or changed is None or not self._memory.renew(texts, changed):
             self._memory = Memory([self.root, *texts], self.settings, texts)
             self._memory.asked = self._results.asked
-        run = KeptRun(self.settings, self._memory, self._results, self._results.check, is_quick)
+        run = KeptRun(self.settings, self._memory, self._results, self._results.check, is_quick, wanted)
         result = run.check([self.root])
         self._results.asks_cache = False
         return _look_of(run, result, self._memory.texts, is_whole=True, is_settled=run.is_settled)

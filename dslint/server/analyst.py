@@ -59,11 +59,13 @@ class Analyst:
         finally:
             threading.stack_size(before)
 
-    def want(self, documents: Documents) -> int:
+    def want(self, documents: Documents, is_saved: bool = False) -> int:
         """Ask for a look at what is open; returns the number of the request."""
         with self._wake:
             self._number += 1
-            self._wanted = Wanted(documents.copy(), self._number)
+            # What was saved and not looked at since is not forgotten.
+            is_pending = self._wanted is not None and self._wanted.is_saved and self._wanted.number != self._looked
+            self._wanted = Wanted(documents.copy(), self._number, is_saved or is_pending)
             self._since = time.monotonic()
             self._wake.notify()
             return self._number
@@ -145,10 +147,13 @@ class Analyst:
                 is_ended = True
         return is_ended
 
+    def _is_newer(self) -> bool:
+        """Something newer is wanted."""
+        return self._is_over or (self._wanted is not None and self._wanted.number != self._looked)
+
     def _is_stale(self) -> bool:
         """Something newer is wanted, and this look has not lasted long."""
-        newer = self._wanted is not None and self._wanted.number != self._looked
-        return self._is_over or (newer and time.monotonic() - self._started < _PATIENCE)
+        return self._is_newer() and (self._is_over or time.monotonic() - self._started < _PATIENCE)
 
     def _take_notes(self) -> None:
         with self._wake:
@@ -175,8 +180,10 @@ class Analyst:
                 look = self._whole(folder, texts)
             self._tell(folder, look, wanted, began)
             if not look.is_settled:
-                # What imports the changed files, once these are told.
-                self._tell(folder, folder.session.look(texts, self._is_stale), wanted, began)
+                # What imports the changed files, once these are told: what is open, and all others once they are saved.
+                others = None if wanted.is_saved else texts.keys()
+                look = folder.session.look(texts, self._is_newer, wanted=others)
+                self._tell(folder, look, wanted, began)
 
     def _tell(self, folder: Folder, look: Look, wanted: Wanted, began: float) -> None:
         seconds = time.monotonic() - began
@@ -195,8 +202,9 @@ class Analyst:
 
     def _begin(self, folder: Folder) -> bool:
         """Have a large folder looked at by another process first; false where that is not worth it."""
-        if folder.session.is_smaller_than(_SMALL) or not folder.session.settings.cache:
+        if folder.is_begun or folder.session.is_smaller_than(_SMALL) or not folder.session.settings.cache:
             return False
+        folder.is_begun = True
         folder.first = warm.start(folder.root, self._raw)
         return folder.first is not None
 

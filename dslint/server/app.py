@@ -105,10 +105,10 @@ class DslintServer(LanguageServer, Listener):
             asked = types.Registration("dslint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
             self.client_register_capability(types.RegistrationParams([asked]))
 
-    def look(self) -> None:
-        """Ask for a look at what the client has now."""
+    def look(self, is_saved: bool = False) -> None:
+        """Ask for a look at what the client has now; ``is_saved``: it has saved a document."""
         if self._analyst is not None:
-            self.asked = self._analyst.want(self.documents)
+            self.asked = self._analyst.want(self.documents, is_saved)
 
     def end(self, is_said: bool = False) -> None:
         """The client is gone; ``is_said``: it has asked to shut down."""

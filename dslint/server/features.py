@@ -53,7 +53,7 @@ def _texts(server: DslintServer) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(_: types.DidSaveTextDocumentParams) -> None:
-        server.look()
+        server.look(is_saved=True)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseTextDocumentParams) -> None:
@@ -74,7 +74,7 @@ def _notebooks(server: DslintServer) -> None:
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_SAVE)
     def saved(_: types.DidSaveNotebookDocumentParams) -> None:
-        server.look()
+        server.look(is_saved=True)
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseNotebookDocumentParams) -> None:

@@ -12,10 +12,14 @@ from dslint.settings import Settings
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the client has now, a copy of its own; ``number`` grows with each request."""
+    """What the client has now, a copy of its own; ``number`` grows with each request.
+
+    ``is_saved``: a document was saved, so that all that imports it is looked at, too.
+    """
 
     documents: Documents
     number: int
+    is_saved: bool = False
 
 
 @dataclass
@@ -35,13 +39,14 @@ class Outcome:
 
 @dataclass
 class Folder:
-    """A folder that is looked at; ``first`` is the process of its first look while that runs."""
+    """A folder that is looked at; ``first`` is the process of its first look while that runs (``is_begun``: or ran)."""
 
     root: str
     session: Session
     problem: str
     is_whole: bool = False
     first: subprocess.Popen[bytes] | None = None
+    is_begun: bool = False
 
 
 class Listener:

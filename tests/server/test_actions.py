@@ -11,6 +11,8 @@ from lsp_client import CONFIG, Client, uri_of
 
 from dslint.settings import load_settings
 
+pytest_plugins = ["lsp_fixtures"]
+
 VERSIONED = {"workspace": {"workspaceEdit": {"documentChanges": True, "resourceOperations": ["create"]}}}
 WHOLE = {"start": {"line": 0, "character": 0}, "end": {"line": 1000, "character": 0}}
 
@@ -76,8 +78,6 @@ def test_actions_of_other_lines_are_not_offered(client: Client, project: Path) -
 
 PYTHON = """\
 import torch.distributed as dist
-
-pytest_plugins = ["lsp_fixtures"]
 
 def main():
     dist.init_process_group("nccl")

@@ -177,3 +177,19 @@ def test_the_first_look_is_told(own: Path, start: Callable[..., Client]) -> None
         values.append(message["params"]["token"])
     assert values[0] == values[1]
     client.wait(lambda m: m.get("method") == "window/workDoneProgress/create")
+
+
+def test_a_large_folder_is_looked_at_by_another_process_first(own: Path, start: Callable[..., Client]) -> None:
+    for number in range(70):
+        (own / f"run{number}.sh").write_text(RUN)
+    client = start(own)
+    client.begin(capabilities={"window": {"workDoneProgress": True}})
+    uri = client.open(own / "ds.json")
+    client.diagnostics(uri, version=1, least=1)
+    client.wait(lambda m: m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "end")
+    # What nobody has open is told, too, after the first look.
+    assert client.diagnostics(uri_of(own / "ds.json"), least=1)
+    client.change(uri, CONFIG + "\n", 2)
+    client.diagnostics(uri, version=2, least=1)
+    begun = [m for m in client.messages if m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "begin"]
+    assert len(begun) == 1
