@@ -9,6 +9,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from dslint.python.scopes import Comprehension, FunctionNode, parameters, scope_of
@@ -260,6 +261,12 @@ class Names:
             imports = [b.target for b in self.bindings(node) if b.kind == "import"]
             return imports[0] if imports else ""
         return self.qualified(node) or (ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else "")
+
+
+@lru_cache(maxsize=2)
+def names_of(tree: ast.Module) -> Names:
+    """Return the names of a module; the one that was asked for last is kept, since several readers ask for it."""
+    return Names(tree)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.source import Span
-from dslint.model.standing.presence import is_there, presence
+from dslint.model.standing.presence import is_made_by_others, is_there, presence
 from dslint.model.standing.standing import Standing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Gone:
 def gone(view: LibraryUses, use: Use) -> Gone | None:
     """How a use fails in releases that the project allows; ``None`` where it works, or somebody handles it."""
     library = use.name.partition(".")[0]
-    if library not in view.libraries or library == use.name:
+    if library not in view.libraries or library == use.name or is_made_by_others(use.name):
         return None
     surface = view.surface(library)
     if surface is None or any(
@@ -90,7 +90,7 @@ def is_missing(view: LibraryUses, dotted: str, release: str) -> bool | None:
 def message(found: Gone) -> str:
     """What is not there, in which release, since when, and what Python says."""
     standing, library = found.standing, found.standing.allowance.library
-    name = found.part if found.failure == "module" else found.part.rpartition(".")[2]
+    name = found.part.rpartition(".")[2] if found.failure == "name" else found.part
     shown = name if len(name) <= _SHOWN else f"...{name[3 - _SHOWN :]}"
     return f"{who(standing)} has no `{shown}`{since(standing)}: `{found.error}`" + (
         "" if standing.reach == "oldest" or library == "" else " on every rank"
@@ -145,11 +145,12 @@ def findings(meta: RuleMeta, view: LibraryUses, uses: Iterable[Use]) -> Iterator
 
 
 def _grouped(found: Sequence[Gone]) -> list[list[Gone]]:
-    """The uses of each name together; of those that only the oldest release lacks, all of a library."""
+    """The names of one module together; of those that only the oldest release lacks, all of a library."""
     groups: dict[tuple[str, str], list[Gone]] = {}
     for one in found:
         library = one.standing.allowance.library
-        key = (library, "") if one.standing.reach == "oldest" else (library, one.part)
+        home = one.use.home if one.failure == "name" else one.part
+        key = (library, "") if one.standing.reach == "oldest" else (f"{library} {one.standing.reach}", home)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
@@ -158,7 +159,7 @@ def _report(meta: RuleMeta, view: LibraryUses, found: Gone, others: list[Gone]) 
     standing = found.standing
     library = standing.allowance.library
     moved = moved_to(view, found)
-    more = [view.module.location(other.use.node, "used here, too") for other in others][:_MOST_RELATED]
+    more = [view.module.location(o.use.node, f"`{o.part}` is not there, too") for o in others][:_MOST_RELATED]
     return view.finding(
         meta,
         found.use.node,

@@ -17,7 +17,7 @@ from dslint.model.standing.allowance import Allowance, allowance
 from dslint.model.standing.presence import first_missing, is_there
 from dslint.model.standing.standing import Standing, stand
 from dslint.model.surface import surface
-from dslint.python.names import Names
+from dslint.python.names import Names, names_of
 from dslint.python.scopes import statements
 from dslint.python.source import Module
 from dslint.python.uses.collect import collect
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dslint.core.source import Location
     from dslint.model.surface import Surface
     from dslint.rules.base import RuleMeta
+    from dslint.rules.librarycalls import LibraryCall
 
 # The packages whose names are followed.
 TRACKED = frozenset(
@@ -76,12 +77,19 @@ class LibraryUses:
     @cached_property
     def names(self) -> Names:
         """What its names mean."""
-        return Names(self.tree)
+        return names_of(self.tree)
 
     @cached_property
     def found(self) -> Uses:
         """All its uses of the libraries."""
         return collect(self.tree, self.names, self.libraries)
+
+    @cached_property
+    def calls(self) -> list[LibraryCall]:
+        """Its calls of functions of the libraries."""
+        from dslint.rules.librarycalls import calls_of
+
+        return list(calls_of(self))
 
     # -- releases -----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from dslint.parse.python import ScriptDoc
 from dslint.parse.tree import Loop, Tree
 from dslint.parse.twins import Twins
 from dslint.python.names import Names as Bindings
+from dslint.python.names import names_of
 from dslint.python.passed import Passed, passed
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ScriptContext:
     @cached_property
     def bindings(self) -> Bindings:
         """What the names of the file mean, in the standard library's tree."""
-        return Bindings(self._plain)
+        return names_of(self._plain)
 
     def plain(self, node: cst.CSTNode | None) -> ast.AST | None:
         """The same node in the standard library's tree."""

@@ -20,16 +20,14 @@ from pathlib import Path
 LIBRARIES = ("transformers", "peft", "trl", "accelerate", "datasets")
 OUTPUT = Path(__file__).with_name("imports.json")
 CHILD = """
-import json, sys, traceback
+import json, sys
 for line in sys.stdin:
     text = json.loads(line)
     try:
         exec(compile(text, "block", "exec"), {"__name__": "block"})
         print("\\0" + json.dumps(["ok", ""]), flush=True)
     except BaseException as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if f.filename != "<string>" and "importlib" not in f.filename]
-        print("\\0" + json.dumps([type(error).__name__, str(error), len(own), [f.filename for f in own][-1:]]), flush=True)
+        print("\\0" + json.dumps([type(error).__name__, str(error)]), flush=True)
 """
 GONE = re.compile(r"cannot import name '([\w.]+)' from '([\w.]+)'|No module named '([\w.]+)'")
 

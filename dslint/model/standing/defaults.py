@@ -12,7 +12,10 @@ from dslint.model.standing.calls import CHANGES
 
 
 class DefaultChange(NamedTuple):
-    """From ``since`` on a function has another default for an argument, which may have one of several ``names``."""
+    """From ``since`` on a function has another default for an argument, which may have one of several ``names``.
+
+    ``where``: a regular expression that the module must hold for the effect to show.
+    """
 
     names: tuple[str, ...]
     since: str
@@ -20,6 +23,7 @@ class DefaultChange(NamedTuple):
     after: str
     effect: str
     severity: Severity
+    where: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -28,7 +32,13 @@ def _rows() -> dict[tuple[str, str], list[DefaultChange]]:
     for row in load_file(CHANGES)["defaults"]:
         names = tuple(row["argument"].split("|"))
         change = DefaultChange(
-            names, row["since"], row["before"], row["after"], row["effect"], Severity(row["severity"])
+            names,
+            row["since"],
+            row["before"],
+            row["after"],
+            row["effect"],
+            Severity(row["severity"]),
+            row.get("where", ""),
         )
         for function in row["functions"]:
             found.setdefault((row["library"], function), []).append(change)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dslint.core.schemafiles import load_file
+from dslint.model.standing.calls import CHANGES
 from dslint.model.surface import Presence, Signature, Surface
 
 # So many releases, from the oldest to the newest, tell whether a signature ever changed.
@@ -22,6 +24,16 @@ def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     return presence(surface, dotted).in_release(read) if read else None
 
 
+@lru_cache(maxsize=1)
+def _added_by_others() -> tuple[str, ...]:
+    return tuple(row["name"] for row in load_file(CHANGES)["added_by_others"])
+
+
+def is_made_by_others(dotted: str) -> bool:
+    """Whether another package than the library may make a name: `torch.xpu`."""
+    return any(dotted == name or dotted.startswith(f"{name}.") for name in _added_by_others())
+
+
 @lru_cache(maxsize=20_000)
 def never_changes(surface: Surface, dotted: str) -> bool:
     """Whether a function has the same signature in all releases, or none that is known."""
@@ -36,7 +48,10 @@ def signature_in(surface: Surface, dotted: str, release: str) -> Signature | Non
     """The signature of a function in a release; ``None`` where nobody can be sure of it."""
     read = read_as(surface.releases, release)
     found = surface.signature(dotted, read) if read else None
-    return found if found is not None and found.certain else None
+    if found is None or not found.certain:
+        return None
+    # A class without `__init__` may be made by its `__new__`.
+    return None if not found.parameters and dotted.rpartition(".")[2][:1].isupper() else found
 
 
 def first_missing(surface: Surface, dotted: str, release: str) -> str:

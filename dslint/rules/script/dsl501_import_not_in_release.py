@@ -90,6 +90,12 @@ except ModuleNotFoundError:
         },
         "train.py:2 error",
     ),
+    bad(
+        "A name that has moved",
+        {"requirements.txt": "peft==0.17.1\n", "train.py": "from peft.mapping import get_peft_model\n"},
+        "train.py:1 error",
+        {"requirements.txt": "peft==0.17.1\n", "train.py": "from peft import get_peft_model\n"},
+    ),
     good("The pinned release has it", {"requirements.txt": "torch==1.13.1\n", "train.py": _SIX}),
     good(
         "A handler takes the other place",

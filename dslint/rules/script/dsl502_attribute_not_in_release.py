@@ -75,6 +75,13 @@ again = hasattr(torch, "compile") and torch.compile(abs)
         },
     ),
     good(
+        "A device that another package adds",
+        {
+            "requirements.txt": "torch==2.1.2\n",
+            "train.py": "import intel_extension_for_pytorch\nimport torch\n\ntorch.xpu.empty_cache()\n",
+        },
+    ),
+    good(
         "The error is handled",
         {
             "requirements.txt": "torch==1.13.1\n",

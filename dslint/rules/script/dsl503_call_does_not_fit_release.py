@@ -27,7 +27,7 @@ from dslint.model.standing.standing import Standing
 from dslint.model.trainerargs import class_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.gonenames import changed, who
-from dslint.rules.librarycalls import LibraryCall, calls_of, is_steady, refused_in
+from dslint.rules.librarycalls import LibraryCall, is_steady, refused_in
 from dslint.rules.libraryuses import MARKERS, LibraryUses
 
 META = RuleMeta(
@@ -52,7 +52,7 @@ _LIGHTNING_TRAINER = ("pytorch_lightning.Trainer", "lightning.Trainer", "lightni
 
 def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each call that a release which the project allows refuses."""
-    for call in calls_of(view):
+    for call in view.calls:
         if call.caught & _CAUGHT or _is_told(call.dotted) or is_steady(view, call):
             continue
         standing = view.standing(call.library, call.guards, partial(refused_in, view, call))

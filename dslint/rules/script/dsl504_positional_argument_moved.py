@@ -22,7 +22,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.standing.binding import misfit, positional
 from dslint.model.standing.presence import signature_in
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.librarycalls import LibraryCall, calls_of, is_steady
+from dslint.rules.librarycalls import LibraryCall, is_steady
 from dslint.rules.libraryuses import MARKERS, LibraryUses
 
 META = RuleMeta(
@@ -43,7 +43,7 @@ META = RuleMeta(
 
 def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each argument whose place has another parameter in another release that is allowed."""
-    for call in calls_of(view):
+    for call in view.calls:
         allowed = view.allowance(call.library)
         is_open = not call.given or call.is_open or not allowed.is_stated or len(allowed.releases) < 2
         if not is_open and not is_steady(view, call):

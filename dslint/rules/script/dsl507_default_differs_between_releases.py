@@ -17,13 +17,14 @@ have the same default; nobody says which releases are allowed; a test of the rel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.standing.defaults import DefaultChange, default_changes
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.librarycalls import LibraryCall, calls_of
+from dslint.rules.librarycalls import LibraryCall
 from dslint.rules.libraryuses import LibraryUses
 
 META = RuleMeta(
@@ -44,19 +45,26 @@ META = RuleMeta(
 
 
 def of_libraries(view: LibraryUses) -> Iterator[Finding]:
-    """Fire on each call that leaves such an argument out."""
-    for call in calls_of(view):
-        if call.is_open:
-            continue
-        changes = [change for change in default_changes(call.dotted) if _differs(view, call, change)]
-        if changes:
-            yield _finding(view, call, max(changes, key=lambda change: change.severity.rank), changes)
+    """Fire once for each default, at the first call that leaves the argument out."""
+    found: dict[DefaultChange, list[LibraryCall]] = {}
+    for call in view.calls:
+        for change in () if call.is_open else default_changes(call.dotted):
+            if _differs(view, call, change):
+                found.setdefault(change, []).append(call)
+    by_call: dict[LibraryCall, list[DefaultChange]] = {}
+    for change, calls in found.items():
+        by_call.setdefault(calls[0], []).append(change)
+    for call, changes in by_call.items():
+        worst = max(changes, key=lambda change: change.severity.rank)
+        yield _finding(view, call, worst, changes, found[worst][1:])
 
 
 def _differs(view: LibraryUses, call: LibraryCall, change: DefaultChange) -> bool:
     """The call leaves the argument out, and releases on both sides of the change are allowed and reached."""
     allowed = view.allowance(call.library)
     if not allowed.is_stated or any(name in call.names for name in change.names):
+        return False
+    if change.where and not view.module.search(re.compile(change.where)):
         return False
     sides = {contains(f">={change.since}", release) for release in allowed.releases}
     if len(sides) < 2:
@@ -65,8 +73,11 @@ def _differs(view: LibraryUses, call: LibraryCall, change: DefaultChange) -> boo
     return len({contains(f">={change.since}", release) for release in reached}) == 2
 
 
-def _finding(view: LibraryUses, call: LibraryCall, change: DefaultChange, all_of_them: list[DefaultChange]) -> Finding:
-    others = [f"`{other.names[0]}`" for other in all_of_them if other is not change]
+def _finding(
+    view: LibraryUses, call: LibraryCall, change: DefaultChange, changes: list[DefaultChange], again: list[LibraryCall]
+) -> Finding:
+    others = [f"`{other.names[0]}`" for other in changes if other is not change]
+    places = [view.module.location(other.node, "left out here, too") for other in again[:3]]
     more = f"; so do {', '.join(others)}" if others else ""
     return view.finding(
         META,
@@ -74,7 +85,7 @@ def _finding(view: LibraryUses, call: LibraryCall, change: DefaultChange, all_of
         f"The default of `{change.names[0]}` is {change.before} before {call.library} {change.since} "
         f"and {change.after} since: {change.effect}",
         hint=f"Write `{change.names[0]}=` with the value that you mean, or pin the release{more}",
-        related=view.allowance(call.library).origins,
+        related=(*view.allowance(call.library).origins, *places),
         severity=change.severity,
         facts={"function": call.dotted, "argument": change.names[0], "since": change.since},
     )
@@ -86,9 +97,10 @@ from trl import GRPOConfig
 args = GRPOConfig("out", loss_type="bnpo", temperature=0.9, bf16=True, gradient_checkpointing=False%s)
 """
 _LOAD = """\
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Trainer
 
 model = AutoModelForCausalLM.from_pretrained("m"%s)
+Trainer(model=model).train()
 """
 EXAMPLES = (
     bad("The KL term", {"requirements.txt": "trl>=0.16,<1.0\n", "train.py": _GRPO % ""}, "train.py:3 warning"),
