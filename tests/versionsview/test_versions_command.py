@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from dslint.model.versions.known import releases_of
 from dslint.model.versions.required import required_by
 
-TRAIN = "from peft import LoraConfig, prepare_model_for_kbit_training\n\nprint(LoraConfig, prepare_model_for_kbit_training)\n"
+TRAIN = "from peft import LoraConfig, prepare_model_for_kbit_training\n\nprint(LoraConfig)\n"
 
 
 @pytest.fixture
