@@ -11,9 +11,9 @@ from dslint.engine.planning import excludes_of
 from dslint.engine.surroundings import Surroundings
 from dslint.model.context import Context
 from dslint.model.versions.allowed import STATED, AllowedReleases, PythonUsed
+from dslint.model.versions.importing import importable
 from dslint.model.versions.known import release_of, releases_of
 from dslint.model.versions.requirements import FOLLOWED
-from dslint.model.versions.importing import importable
 from dslint.settings import Settings
 from dslint.versionsview.code import DISTRIBUTIONS, CodeNeeds, CodeReader, Limit
 

@@ -18,6 +18,7 @@ from dslint.model.versions.ways import bounds_by_library
 ASKED_OF_PIP = [
     ("transformers==4.44.2\ndiffusers==0.42.1\n", False),
     ("transformers>=4.45\ntokenizers==0.15.1\n", False),
+    ("transformers==4.28.1\ntrl==0.12.0\n", False),
     ("peft==0.10.0\naccelerate\naccelerate==0.20.3\n", False),
     ("diffusers==0.38.0\naccelerate==0.23.0\ntransformers==4.38.0\npeft==0.5.0\n", True),
 ]

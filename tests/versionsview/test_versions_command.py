@@ -68,6 +68,13 @@ def test_a_guard_is_no_limit(project: Path) -> None:
     assert libraries(".")["peft"]["below"] is None
 
 
+def test_what_no_release_has_is_no_limit(project: Path) -> None:
+    write(project, train__py="import peft\n\npeft.our_own_helper()\n")
+    found = libraries(".")["peft"]
+    assert (found["below"], found["above"]) == (None, None)
+    assert found["works"]
+
+
 def test_what_to_pin_goes_together(project: Path) -> None:
     """Newer trl requires newer transformers: 0.13.0 asks for 4.46, and 0.12.2 for none below 4.47."""
     write(project, train__py="import transformers\nimport trl\n", requirements__txt="transformers==4.37.2\ntrl\n")
