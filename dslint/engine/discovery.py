@@ -108,9 +108,17 @@ def kind_of(name: str) -> str:
     return KIND_BY_SUFFIX.get(suffix, "-")
 
 
-def is_version_file(name: str) -> bool:
-    """The name is one of those that say which releases are installed: ``requirements.txt``, ``uv.lock``."""
+def is_version_file(path: str) -> bool:
+    """The file is one of those that say which releases are installed: ``requirements.txt``, ``uv.lock``."""
+    folder, _, name = path.rpartition("/")
+    if name.endswith((".txt", ".in")) and folder.rpartition("/")[2] == "requirements":
+        return True
     return _VERSIONS.fullmatch(name) is not None
+
+
+def _kind_at(path: str) -> str:
+    kind = kind_of(os.path.basename(path))
+    return "manifest" if kind == "-" and is_version_file(path.replace(os.sep, "/")) else kind
 
 
 def kind_by_content(raw: bytes) -> str:
@@ -186,7 +194,7 @@ class _Walker:
         """A file the user named: excludes hold only with --force-exclude."""
         if self.settings.force_exclude and self._excluded_by_path(os.path.abspath(path), False):
             return
-        kind = kind_of(os.path.basename(path))
+        kind = _kind_at(path)
         yield Candidate(path, "" if kind == "-" else kind, explicit=True)
 
     def walk(self, top: str) -> Iterator[Candidate]:
@@ -226,7 +234,7 @@ class _Walker:
             # A link to a folder is not followed: its target is walked where it stands, and loops end.
             if entry.is_dir(follow_symlinks=False):
                 return "-" if self._skipped(entry.path, True, ignores) else "folder"
-            kind = kind_of(entry.name)
+            kind = _kind_at(entry.path)
             # is_file() is false for pipes, sockets and dangling links.
             if kind == "-" or not entry.is_file() or self._skipped(entry.path, False, ignores):
                 return "-"

@@ -130,7 +130,7 @@ class Loader:
         # Files of settings count where they hold commands.
         self.out.files += candidate.kind not in ("tasks", "manifest") or candidate.explicit
         path = candidate.path
-        if is_version_file(path.rpartition("/")[2]):
+        if is_version_file(path):
             self.out.manifests[path] = candidate.explicit
         if candidate.kind == "manifest":
             return

@@ -92,16 +92,20 @@ class CodeReader:
         standing_for: dict[str, list[str]] = {}
         for release, read in needs.read.items():
             standing_for.setdefault(read, []).append(release)
+        limits: list[tuple[list[str], Limit]] = []
         for use in _rare(view, surface, package):
-            for read, releases in standing_for.items():
-                if releases[0] not in needs.lacking and _is_lacking(view, use, package, read):
-                    needs.lacking.update(dict.fromkeys(releases, Limit(use.name, view.module.location(use.node))))
+            failing = [read for read in standing_for if _is_lacking(view, use, package, read)]
+            limits.append((failing, Limit(use.name, view.module.location(use.node))))
         for call in _different(view, package):
-            for read, releases in standing_for.items():
-                is_open = releases[0] not in needs.lacking and view.runs(call.guards, package, read)
-                if is_open and refused_in(view, call, read):
-                    limit = Limit(f"{call.short}: {call.problems[read]}", view.module.location(call.node))
-                    needs.lacking.update(dict.fromkeys(releases, limit))
+            failing = [read for read in standing_for if refused_in(view, call, read)]
+            failing = [read for read in failing if view.runs(call.guards, package, read)]
+            problem = call.problems[failing[0]] if failing else ""
+            limits.append((failing, Limit(f"{call.short}: {problem}", view.module.location(call.node))))
+        for failing, limit in limits:
+            # What no release takes is nothing that another release would cure, and may be the program's own.
+            if len(failing) < len(standing_for):
+                for release in (release for read in failing for release in standing_for[read]):
+                    needs.lacking.setdefault(release, limit)
 
 
 def _rare(view: LibraryUses, surface: Surface, package: str) -> Iterator[Use]:

@@ -70,6 +70,10 @@ def main() -> int:
     overlays, scripts = Path(sys.argv[1]), sys.argv[2:]
     rows: dict[str, dict[str, object]] = {}
     for script in scripts:
+        if any(
+            (Path(script).parent / f"{name}{end}").exists() for name in LIBRARIES for end in (".py", "/__init__.py")
+        ):
+            continue  # beside a package of its own of that name
         for text in statements(Path(script).read_text(encoding="utf-8")):
             row = rows.setdefault(text, {"text": text, "from": [], "outcomes": {}})
             row["from"].append("/".join(Path(script).parts[3:]))  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from dslint.model.versions.known import releases_of
 from dslint.model.versions.required import required_by
 
-TRAIN = "from peft import LoraConfig, prepare_model_for_kbit_training\n\nprint(LoraConfig, prepare_model_for_kbit_training)\n"
+TRAIN = "from peft import LoraConfig, prepare_model_for_kbit_training\n\nprint(LoraConfig)\n"
 
 
 @pytest.fixture
@@ -66,6 +66,13 @@ def test_a_guard_is_no_limit(project: Path) -> None:
     text = "try:\n    from peft import prepare_model_for_kbit_training\nexcept ImportError:\n    pass\nimport peft\n"
     write(project, train__py=text)
     assert libraries(".")["peft"]["below"] is None
+
+
+def test_what_no_release_has_is_no_limit(project: Path) -> None:
+    write(project, train__py="import peft\n\npeft.our_own_helper()\n")
+    found = libraries(".")["peft"]
+    assert (found["below"], found["above"]) == (None, None)
+    assert found["works"]
 
 
 def test_what_to_pin_goes_together(project: Path) -> None:

@@ -52,12 +52,18 @@ _LIGHTNING_TRAINER = ("pytorch_lightning.Trainer", "lightning.Trainer", "lightni
 
 def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each call that a release which the project allows refuses."""
+    old: set[str] = set()  # libraries whose oldest release was spoken of: that is said once a file
     for call in view.calls:
         if call.caught & _CAUGHT or _is_told(call.dotted) or is_steady(view, call):
             continue
         standing = view.standing(call.library, call.guards, partial(refused_in, view, call))
-        if standing is not None and standing.change:  # where no release takes the call, something else is meant
-            yield _finding(view, call, standing)
+        if standing is None or not standing.change:
+            continue  # where no release takes the call, something else is meant
+        if standing.reach == "oldest":
+            if call.library in old:
+                continue
+            old.add(call.library)
+        yield _finding(view, call, standing)
 
 
 def _is_told(dotted: str) -> bool:

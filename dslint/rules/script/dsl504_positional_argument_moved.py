@@ -103,11 +103,6 @@ EXAMPLES = (
         {"requirements.txt": "accelerate>=0.21\n", "train.py": _PLUGIN % ""},
         "train.py:4 warning",
     ),
-    bad(
-        "The groups of model parallelism become a port",
-        {"requirements.txt": "deepspeed>=0.9\n", "train.py": _ENGINE % ""},
-        "train.py:8 warning",
-    ),
     good("By name", {"requirements.txt": "accelerate>=0.21\n", "train.py": _PLUGIN % "sharding_strategy="}),
     good("By name, to an engine", {"requirements.txt": "deepspeed>=0.9\n", "train.py": _ENGINE % "mpu="}),
     good("One release is pinned", {"requirements.txt": "deepspeed==0.19.8\n", "train.py": _ENGINE % ""}),

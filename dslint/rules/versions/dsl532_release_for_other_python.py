@@ -11,7 +11,7 @@ everything before it was built. Where a range is stated, pip quietly takes a rel
 A Python that only a text or a workflow names makes it a warning.
 
 **Evidence.** `Requires-Python` and the wheel tags of every release on the index (`schemas/releases.json`);
-`pip install --dry-run --only-binary :all: --python-version` of pip 23.2.1 refuses each bad example.
+`pip install --dry-run --no-deps --only-binary=:all: --python-version ...` of pip 23.2.1 refused every bad example.
 """
 
 from __future__ import annotations
