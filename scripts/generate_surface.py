@@ -22,7 +22,6 @@ import time
 from typing import Any
 
 from packaging.version import Version
-
 from surface import index, pack
 from surface.linked import linked
 from surface.merge import Names
@@ -73,9 +72,13 @@ def _library(library: str, args: argparse.Namespace) -> None:
         releases = [each for each in releases if each.version in args.only.split(",")]
     modules: dict[str, Names] = {}
     rows = []
+    # The newest first: a run that is cut off has read what is asked for most.
     known: dict[str, Module] = {}
+    for release in reversed(releases):
+        if not os.path.exists(_kept(release, args.cache)):
+            known = _read(release, args.cache, known)[1]
     for place, release in enumerate(releases):
-        data, known = _read(release, args.cache, known)
+        data, _ = _read(release, args.cache, {})
         rows.append(data["release"])
         for name, found in data["modules"].items():
             modules.setdefault(name, Names()).add(found, 1 << place)
@@ -132,9 +135,14 @@ def _needs(library: str, cache: str) -> None:
     print(f"{library}: needs, {size} bytes", file=sys.stderr)
 
 
+def _kept(release: index.Release, cache: str) -> str:
+    """Where what was read from a release is kept."""
+    return os.path.join(cache, "read", release.library, f"{release.version}.{_code()}.json.gz")
+
+
 def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple[dict[str, Any], dict[str, Module]]:
     """What is known of a release, and its modules by their texts."""
-    path = os.path.join(cache, "read", release.library, f"{release.version}.{_code()}.json.gz")
+    path = _kept(release, cache)
     if os.path.exists(path):
         with gzip.open(path, "rt") as file:
             return json.load(file), {}

@@ -1,7 +1,8 @@
 """Compares a library that can be imported here with what schemas/surface says of the same release.
 
     python tests/surface_judge.py transformers                       # what is installed
-    python tests/surface_judge.py peft --release 0.10.0 --folder F   # pip install --no-deps --target F peft==0.10.0
+    python tests/surface_judge.py peft --install 0.10.0              # this release, by pip into a folder of its own
+    python tests/surface_judge.py datasets --install 3.6.0 --beside pyarrow dill  # with what it cannot be imported without
 
 Names are taken from both sides: what the data has must exist, and what exists must not be absent in the data.
 """
@@ -16,7 +17,9 @@ import importlib.metadata
 import inspect
 import io
 import random
+import subprocess
 import sys
+import tempfile
 import types
 import warnings
 from collections import Counter
@@ -24,8 +27,8 @@ from dataclasses import dataclass, field
 
 from dslint.model.surface import Parameter, Surface, surface
 
-# What the standard library gives to classes.
-_OF_PYTHON = ("_abc_impl", "_is_protocol", "_is_runtime_protocol")
+# What the standard library and pybind11 give to classes.
+_OF_PYTHON = ("_abc_impl", "_is_protocol", "_is_runtime_protocol", "_pybind11_conduit_v1_")
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "positional",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "either",
@@ -104,7 +107,8 @@ def _has(value: object, name: str) -> bool:
 def _conditional(module: types.ModuleType, name: str) -> bool:
     """The module binds the name in a block, a function or a star import only, which may not have run."""
     try:
-        tree = ast.parse(inspect.getsource(module))
+        text = inspect.getsource(module)
+        tree = ast.parse(text)
     except (OSError, TypeError, SyntaxError):
         return False
     bound: set[str] = set()
@@ -115,7 +119,7 @@ def _conditional(module: types.ModuleType, name: str) -> bool:
             bound |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             bound |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-    return name not in bound and "_LazyModule" not in ast.unparse(tree)
+    return name not in bound and "_LazyModule" not in text
 
 
 def _module(
@@ -211,17 +215,21 @@ def main() -> None:
     """Print what a comparison finds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library")
-    parser.add_argument("--release")
-    parser.add_argument("--folder", help="folder in which pip install --target has put the library")
+    parser.add_argument("--beside", nargs="*", default=[], help="packages that are installed beside the release")
+    parser.add_argument("--install", metavar="RELEASE", help="judge this release, not the one that is installed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--names", type=int, default=2000)
     parser.add_argument("--signatures", type=int, default=500)
     parser.add_argument("--only", default="", help="part of the name of the modules")
     args = parser.parse_args()
-    if args.folder:
-        sys.path.insert(0, args.folder)
-    release = args.release or importlib.metadata.version(args.library).partition("+")[0]
-    result = compare(args.library, release, args.seed, args.names, args.signatures, args.only)
+    release = args.install or importlib.metadata.version(args.library).partition("+")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        if args.install:
+            packages = [f"{args.library.replace('_', '-')}=={args.install}", *args.beside]
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, *packages]
+            subprocess.run(pip, check=True, stdout=subprocess.DEVNULL)
+            sys.path.insert(0, folder)
+        result = compare(args.library, release, args.seed, args.names, args.signatures, args.only)
     for line in result.differences:
         print(line)
     print(args.library, release, dict(result.counts))

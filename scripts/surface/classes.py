@@ -35,11 +35,11 @@ class Class:
     members: dict[str, str] = field(default_factory=dict)
     instance: set[str] = field(default_factory=set)
     sigs: dict[str, signatures.Sig] = field(default_factory=dict)
-    # Attributes may exist that nothing here names: on instances, and on the class itself.
+    # It answers to names that nothing here tells: by `__getattr__`, or by its metaclass.
     dynamic: bool = False
     opened: bool = False
-    # It comes from C code; the stub may not list all.
-    stub: bool = False
+    # Names may be there that its text never lists: it comes from C code, or its methods set attributes by a variable.
+    unlisted: bool = False
     # Fields of a dataclass or named tuple as parameters; None for other classes.
     fields: list[tuple[str, str | None, bool]] | None = None
     named_tuple: bool = False
@@ -205,7 +205,7 @@ def _instance(node: ast.FunctionDef | ast.AsyncFunctionDef, me: str, cls: Class)
                     if isinstance(inner, ast.Attribute) and _is(inner.value, me):
                         cls.instance.add(inner.attr)
                     elif isinstance(inner, ast.Subscript) and ast.unparse(inner.value) == f"{me}.__dict__":
-                        cls.dynamic = True
+                        cls.unlisted = True
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             _called(statement.value, me, cls)
 
@@ -216,9 +216,9 @@ def _called(call: ast.Call, me: str, cls: Class) -> None:
         if len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
             cls.instance.add(str(call.args[1].value))
         else:
-            cls.dynamic = True
+            cls.unlisted = True
     elif name in ("update", "__setattr__") and "__dict__" in ast.unparse(call.func):
-        cls.dynamic = True
+        cls.unlisted = True
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -108,7 +108,7 @@ def row(entry: Entry, release: Release, module: str, kept: bool) -> list[Any]:
         "i": sorted((cls.instance | fields) - set(members)),
         "d": int(cls.dynamic),
         "o": int(cls.opened),
-        "u": int(cls.stub),
+        "u": int(cls.unlisted),
         "s": {name: sig.row() for name, sig in cls.sigs.items() if not name.startswith("_") or name in _DUNDERS},
         "k": _fields(cls, release, module),
     }

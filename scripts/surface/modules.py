@@ -128,7 +128,7 @@ class Reader:
 
     def _classdef(self, node: ast.ClassDef, conditions: tuple[str, ...]) -> None:
         cls = read_class(node)
-        cls.stub = self.stub
+        cls.unlisted |= self.stub
         self.bind(node.name, Entry("c", cls=cls))
         self._uses([*node.bases, *node.decorator_list], conditions)
 
@@ -329,8 +329,8 @@ class Reader:
                     self.module.needs.append(Need(".".join([entry.target.replace(":", "."), *rest]), conditions))
 
 
-def read_module(name: str, package: bool, text: str, stub: bool) -> Module:
-    """The module with this text; one that cannot be parsed is open."""
+def read_module(name: str, package: bool, text: str, stub: bool, whole: str) -> Module:
+    """The module with this text, which may be the outline of the whole one; one that cannot be parsed is open."""
     module = Module(name, package)
     try:
         tree = ast.parse(text)
@@ -338,10 +338,11 @@ def read_module(name: str, package: bool, text: str, stub: bool) -> Module:
         module.opened = OPEN
         return module
     Reader(module, stub).read(tree.body)
-    for names in re.findall(r"^[ \t]+global ([\w, \t]+)", text, re.M):
+    for names in re.findall(r"^[ \t]+global ([\w, \t]+)", whole, re.M):
         # What functions bind in the module when they are called.
         for each in names.split(","):
-            module.names.setdefault(each.strip(), Entry("v"))
+            if each.strip().isidentifier():
+                module.names.setdefault(each.strip(), Entry("v"))
     module.required = _required(tree)
     module.fallback = '.endswith("TokenizerFast")' in text
     return module

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from surface.modules import CLOSED, OPEN, STUB, Entry, Module, read_module
+from surface.outline import outline
 
 # Modules that are there, but whose names nobody asks for: they are open, and not read.
 _SHALLOW = re.compile(
@@ -18,6 +19,11 @@ _SHALLOW = re.compile(
     r"|^torch\.(jit\._|package\._|masked\._|sparse\._|export\._|_strobelight|_vendor|_custom_op|_library|backends\._)"
     r"|^lightning\.(app|store)\.|^lightning_(app|cloud)|\.(modeling_(tf|flax)|convert|modular|tokenization_tf)_\w+$"
     r"|^transformers\.(utils\.dummy_|models\.deprecated\.|data\.test_)|\.dummy_\w+$"
+)
+# Modules of single models: many, and alike. What they define is kept, what they import is not.
+MODELS = re.compile(
+    r"^(?:transformers\.models\.(?!auto\.)\w+\.(?!modeling_(?:llama|mistral|mixtral|qwen2|qwen2_vl|qwen2_5_vl|qwen3|gemma"
+    r"|gemma2|bert|roberta|gpt2|gpt_neox|opt|bloom|t5|whisper|clip|llava|phi3)$)|diffusers\.(?:pipelines|models)\.\w+\.)\w+$"
 )
 # Modules whose names come from C code, and the stubs that list these.
 FROM_C = {
@@ -43,8 +49,11 @@ class Release:
                 if _SHALLOW.search(name):
                     self.modules[name] = _shallow(name, package, text)
                     continue
+                whole = text
+                if MODELS.search(name) and not package:
+                    text = outline(text)
                 digest = hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
-                read = (known or {}).get(digest) or read_module(name, package, text, stub)
+                read = (known or {}).get(digest) or read_module(name, package, text, stub, whole)
                 self.texts[digest] = read
                 self.modules[name] = replace(read, names=dict(read.names), needs=list(read.needs))
         self._folders()

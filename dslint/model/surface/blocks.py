@@ -34,6 +34,7 @@ class Blocks:
         for length in index["lengths"]:
             self._offsets.append(self._offsets[-1] + length)
         self._blocks: dict[int, str] = {}
+        self._heads: dict[str, dict[str, Any] | None] = {}
         self._lines: dict[tuple[str, str], dict[str, Any]] = {}
 
     def releases_of(self, code: str) -> int:
@@ -42,7 +43,9 @@ class Blocks:
 
     def head(self, module: str) -> dict[str, Any] | None:
         """The first line of a module; ``None`` when no release has the module."""
-        return self._line(module, "")
+        if module not in self._heads:
+            self._heads[module] = self._line(module, "")
+        return self._heads[module]
 
     def line(self, module: str, name: str) -> dict[str, Any]:
         """The line that has this name of a module, if one has."""
