@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from dslint.settings import Settings
 
 OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+# Commands that need nothing but their arguments.
+_MODULES = {"doctor": "dslint.doctor.command", "facts": "dslint.factsview.command", "schema": "dslint.schema_command",
+            "triage": "dslint.triage.command"}  # fmt: skip
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
@@ -77,30 +80,16 @@ def run(arguments: list[str]) -> int:
     if command == "rule":
         given = rule_parser().parse_args(rest)
         return _explain(given.rules, given.project_rules)
-    if command == "plan":
-        from dslint.planview.command import main as plan
-
-        return plan(plan_parser().parse_args(rest), _start)
-    if command == "versions":
-        from dslint.versionsview.command import main as versions
-
-        return versions(versions_parser().parse_args(rest), _start)
+    if command in ("plan", "versions"):
+        return _view(command, rest)
     if command == "run":
         from dslint.runner.command import main as preflight
 
         return preflight(rest, run_parser())
-    if command == "doctor":
-        from dslint.doctor.command import main as doctor
+    if command in _MODULES:
+        from importlib import import_module
 
-        return doctor(rest)
-    if command == "facts":
-        from dslint.factsview.command import main as facts
-
-        return facts(rest)
-    if command == "schema":
-        from dslint.schema_command import main as schema
-
-        return schema(rest)
+        return int(import_module(_MODULES[command]).main(rest))
     if command == "rules":
         listed = rules_parser().parse_args(rest)
         return _list_rules(listed.output_format, listed.project_rules)
@@ -108,12 +97,16 @@ def run(arguments: list[str]) -> int:
         from dslint.probe.command import main as probe
 
         return probe(rest, _subjects)
-    if command == "triage":
-        from dslint.triage.command import main as triage
-
-        return triage(rest)
     with seldom_collected():  # modules are made of objects, too
         return check(check_parser().parse_args(rest))
+
+
+def _view(command: str, rest: list[str]) -> int:
+    """What a project is, seen from one side; nothing of it is judged."""
+    from importlib import import_module
+
+    given = (plan_parser if command == "plan" else versions_parser)().parse_args(rest)
+    return int(import_module(f"dslint.{command}view.command").main(given, _start))
 
 
 def _explain(selectors: Sequence[str], project_rules: bool) -> int:

@@ -14,7 +14,7 @@ from glob import glob
 
 from dslint.core.source import SourceFile, Span
 from dslint.model.context import VersionFact
-from dslint.model.versions.requirements import LIBRARIES
+from dslint.model.versions.requirements import FOLLOWED
 
 INSTALLED = "<installed>"
 _INFO = re.compile(r"(?P<name>[A-Za-z0-9_.-]+?)-(?P<version>\d[^-]*?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
@@ -119,7 +119,7 @@ def _in_folder(folder: str) -> Iterator[tuple[str, str, str]]:
     for name in names:
         match = _INFO.fullmatch(name)
         library = re.sub(r"[-_.]+", "-", match["name"]).lower() if match is not None else ""
-        if match is None or library not in LIBRARIES:
+        if match is None or library not in FOLLOWED:
             continue
         path = os.path.join(folder, name)
         stated = _stated(os.path.join(path, "METADATA")) or _stated(os.path.join(path, "PKG-INFO")) or _stated(path)

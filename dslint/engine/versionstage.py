@@ -34,7 +34,7 @@ def version_findings(
         return
     is_python = bool(inputs.scripts or inputs.notebooks)
     asked = [path for path, is_named in inputs.manifests.items() if is_python or is_named]
-    for doc in requirements_around(asked, surroundings):
+    for doc in requirements_around(asked, surroundings) if asked else ():
         for rule in rules:
             check = load_rule(rule.code).module.check
             context = surroundings.stated

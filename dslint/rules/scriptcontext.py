@@ -159,6 +159,13 @@ class ScriptContext:
 
     # -- values and ranks ---------------------------------------------------------------------------------------
 
+    def has_module(self, name: str) -> bool:
+        """Whether the project has a package or module of that name where Python looks first."""
+        if self._modules is None:
+            return False
+        path = self._modules.files.absolute(str(self.doc.path))
+        return self._modules.holds(("script", path), path, name)
+
     @cached_property
     def _beliefs(self) -> Beliefs:
         from dslint.python.beliefs import Beliefs

@@ -5,20 +5,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.model.context import Context
+from dslint.model.standing.presence import read_as
 from dslint.model.versions.known import releases_of
 from dslint.parse.reading import Unreadable, decode
 from dslint.python.project import Project
 from dslint.rules.gonenames import is_missing
-from dslint.rules.librarycalls import calls_of, refused_in
+from dslint.rules.librarycalls import LibraryCall, calls_of, refused_in
 from dslint.rules.libraryuses import LibraryUses, tracked_in
+
+if TYPE_CHECKING:
+    from dslint.model.surface import Surface
+    from dslint.python.uses.kinds import Use
 
 # The distribution of a package, where it has another name.
 DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
 _ALL = frozenset({"", "Exception", "BaseException"})
+_OF_ATTRIBUTES = _ALL | {"AttributeError"}
 _OF_IMPORTS = _ALL | {"ImportError", "ModuleNotFoundError"}
 
 
@@ -32,10 +39,14 @@ class Limit:
 
 @dataclass(slots=True)
 class CodeNeeds:
-    """What scripts need of one library: the first use that each release lacks, and the script that imports it first."""
+    """What scripts need of one library: the first use that each release lacks, and the script that imports it first.
+
+    ``read`` are the releases whose names are known -> the release that was read for each.
+    """
 
     package: str
     imported: Location
+    read: dict[str, str] = field(default_factory=dict)
     lacking: dict[str, Limit] = field(default_factory=dict)
 
 
@@ -71,24 +82,51 @@ class CodeReader:
 
     def _look(self, view: LibraryUses, package: str) -> None:
         needs = self.needs[package]
-        distribution = DISTRIBUTIONS.get(package, package)
-        known = [release.version for release in releases_of(distribution) if not release.is_yanked]
-        for release, what, node in (found for release in known for found in _refused(view, package, release)):
-            if release not in needs.lacking:
-                needs.lacking[release] = Limit(what, view.module.location(node))
+        surface = view.surface(package)
+        if surface is None:
+            return
+        if not needs.read:
+            distribution = DISTRIBUTIONS.get(package, package)
+            usual = (release.version for release in releases_of(distribution) if not release.is_yanked)
+            needs.read = {release: read for release in usual if (read := read_as(surface.releases, release))}
+        standing_for: dict[str, list[str]] = {}
+        for release, read in needs.read.items():
+            standing_for.setdefault(read, []).append(release)
+        for use in _rare(view, surface, package):
+            for read, releases in standing_for.items():
+                if releases[0] not in needs.lacking and _is_lacking(view, use, package, read):
+                    needs.lacking.update(dict.fromkeys(releases, Limit(use.name, view.module.location(use.node))))
+        for call in _different(view, package):
+            for read, releases in standing_for.items():
+                is_open = releases[0] not in needs.lacking and view.runs(call.guards, package, read)
+                if is_open and refused_in(view, call, read):
+                    limit = Limit(f"{call.short}: {call.problems[read]}", view.module.location(call.node))
+                    needs.lacking.update(dict.fromkeys(releases, limit))
 
 
-def _refused(view: LibraryUses, package: str, release: str) -> Iterator[tuple[str, str, ast.AST]]:
-    """The uses of a library that a release lacks or refuses, where nothing catches that."""
+def _rare(view: LibraryUses, surface: Surface, package: str) -> Iterator[Use]:
+    """The uses of names that not every release has, and whose lack nobody handles; each name once for its guards."""
+    seen: set[tuple[object, ...]] = set()
     for use in view.found.uses:
-        if use.name.partition(".")[0] != package or use.name == package:
+        handled = _OF_ATTRIBUTES if use.kind == "attribute" else _OF_IMPORTS
+        if use.name.partition(".")[0] != package or use.name == package or use.caught & handled:
             continue
-        handled = _ALL | {"AttributeError"} if use.kind == "attribute" else _OF_IMPORTS
-        if use.caught & handled or not all(is_missing(view, dotted, release) for dotted in use.dotted):
+        key = (use.dotted, use.guards)
+        if key in seen or any(len(surface.presence(name).in_releases) == len(surface.releases) for name in use.dotted):
             continue
-        if view.runs(use.guards, package, release):
-            yield release, use.name, use.node
+        seen.add(key)
+        yield use
+
+
+def _is_lacking(view: LibraryUses, use: Use, package: str, release: str) -> bool:
+    return all(is_missing(view, dotted, release) for dotted in use.dotted) and view.runs(use.guards, package, release)
+
+
+def _different(view: LibraryUses, package: str) -> Iterator[LibraryCall]:
+    """The calls of a library, those that give the same arguments under the same guards once."""
+    seen: set[tuple[object, ...]] = set()
     for call in calls_of(view):
-        if call.library == package and not call.caught and refused_in(view, call, release):
-            if view.runs(call.guards, package, release):
-                yield release, f"{call.short}({call.problems[release]})", call.node
+        key = (call.dotted, call.given, call.names, call.is_open, call.guards)
+        if call.library == package and not call.caught and key not in seen:
+            seen.add(key)
+            yield call

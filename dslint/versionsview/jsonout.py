@@ -32,7 +32,8 @@ def _library(found: LibraryWindow) -> dict[str, Any]:
         "state": allowed.state,
         "reason": allowed.reason,
         "bounds": [
-            {"specifier": bound.specifier, "stated_by": bound.stated_by, **_at(bound.origin)} for bound in allowed.bounds
+            {"specifier": bound.specifier, "stated_by": bound.stated_by, **_at(bound.origin)}
+            for bound in allowed.bounds
         ],
         "allowed": list(allowed.releases),
         "pinned": allowed.is_pin,

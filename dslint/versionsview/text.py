@@ -32,7 +32,8 @@ def requirements(window: Window) -> str:
 def _python(window: Window) -> str:
     python = window.python
     where = f" ({python.origin})" if python.origin is not None else ""
-    return f"Python {python.version}{where}" if python.is_stated else f"Python {python.version} assumed: {python.why}{where}"
+    why = "" if python.is_stated else f" assumed: {python.why}"
+    return f"Python {python.version}{why}{where}"
 
 
 def _library(found: LibraryWindow) -> Iterator[str]:
@@ -59,18 +60,20 @@ def _row(key: str, text: str) -> str:
 def _code(found: LibraryWindow) -> str:
     if found.needs is None:
         return "no script imports it"
+    if not found.needs.read:
+        return "imported; the names of its releases are not known"
     if not found.works:
         first = next(iter(found.needs.lacking.values()))
         return f"no release has all that it uses: {first.what} ({first.place})"
     if not found.is_limited:
-        return "runs with every release that is known"
+        return f"{found.works[0]} to {found.works[-1]}, all that are known"
     return f"{found.works[0]} to {found.works[-1]} ({counted(len(found.works), 'release')})"
 
 
 def _why_not(found: LibraryWindow) -> str:
     if found.allowed.reason:
         return found.allowed.reason
-    if not found.works:
+    if not found.works and found.is_limited:
         return "no release has all that the code uses"
     if not found.together:
         return "no release that the files allow has all that the code uses"

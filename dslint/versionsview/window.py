@@ -13,7 +13,7 @@ from dslint.model.context import Context
 from dslint.model.versions.allowed import STATED, AllowedReleases, PythonUsed
 from dslint.model.versions.known import release_of, releases_of
 from dslint.model.versions.requirements import FOLLOWED
-from dslint.model.versions.solve import choose
+from dslint.model.versions.importing import importable
 from dslint.settings import Settings
 from dslint.versionsview.code import DISTRIBUTIONS, CodeNeeds, CodeReader, Limit
 
@@ -24,8 +24,8 @@ _PACKAGES = {distribution: package for package, distribution in DISTRIBUTIONS.it
 class LibraryWindow:
     """One library: what files say, which releases the code runs with, both together, and what to pin.
 
-    ``works`` are the releases that lack nothing that the code uses. ``below`` and ``above`` are the uses that the
-    releases next to them lack. ``together`` are those that the files allow as well.
+    ``works`` are the releases that are known to have all that the code uses. ``below`` and ``above`` are the uses that
+    the releases next to them lack. ``together`` are those that the files allow and of which nothing is known to lack.
     """
 
     library: str
@@ -80,16 +80,17 @@ def window_of(paths: Sequence[str], settings: Settings) -> Window:
 def _window(allowed: AllowedReleases, needs: CodeNeeds | None) -> LibraryWindow:
     usual = [release.version for release in releases_of(allowed.library) if not release.is_yanked]
     lacking: Mapping[str, Limit] = needs.lacking if needs is not None else {}
-    works = tuple(release for release in usual if release not in lacking)
+    read = needs.read if needs is not None else {}
+    works = tuple(release for release in usual if release in read and release not in lacking)
     below = above = None
     if works and lacking:
-        first, last = usual.index(works[0]), usual.index(works[-1])
-        below = lacking.get(usual[first - 1]) if first else None
-        above = lacking.get(usual[last + 1]) if last + 1 < len(usual) else None
-    stated = set(allowed.releases if allowed.state == STATED else usual)
-    together = tuple(release for release in works if release in stated)
-    pinned = allowed.releases if allowed.is_pin and allowed.releases[0] not in usual else ()
-    return LibraryWindow(allowed.library, allowed, needs, works, below, above, together or pinned)
+        known = list(read)
+        first, last = known.index(works[0]), known.index(works[-1])
+        below = lacking.get(known[first - 1]) if first else None
+        above = lacking.get(known[last + 1]) if last + 1 < len(known) else None
+    stated = allowed.releases if allowed.state == STATED else tuple(usual)
+    together = tuple(release for release in stated if release not in lacking)
+    return LibraryWindow(allowed.library, allowed, needs, works, below, above, together)
 
 
 def _with_pin(window: LibraryWindow, pin: str | None) -> LibraryWindow:
@@ -99,13 +100,13 @@ def _with_pin(window: LibraryWindow, pin: str | None) -> LibraryWindow:
 
 
 def _pins(windows: Sequence[LibraryWindow], python: str) -> dict[str, str]:
-    """The newest releases that go together on this Python; empty where none were found."""
+    """The newest releases that install and import together on this Python; empty where none were found."""
     domains = {}
     for window in windows:
         fitting = [r for r in window.together if (found := release_of(window.library, r)) and found.fits(python)]
         if fitting and not window.allowed.reason:
             domains[window.library] = fitting
-    return choose(domains, python)
+    return importable(domains, python)
 
 
 def allowed_text(allowed: AllowedReleases) -> str:

@@ -53,6 +53,9 @@ def releases_of(library: str) -> tuple[Release, ...]:
 @cache
 def release_of(library: str, version: str) -> Release | None:
     """The release with this number, however it is written (``4.30`` is ``4.30.0``)."""
+    same = next((release for release in releases_of(library) if release.version == version), None)
+    if same is not None:
+        return same
     from packaging.version import InvalidVersion, Version
 
     try:

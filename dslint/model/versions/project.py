@@ -40,7 +40,7 @@ def requirements_in(
     folder: str, files: Iterable[tuple[SourceFile, list[tuple[SourceFile, Statement]]]], allowed: Allowed
 ) -> Requirements | None:
     """The document of a folder; ``None`` where its files name no library that is followed."""
-    stated = tuple(StatedFile(source, bounds_by_library(statements)) for source, statements in files if statements)
+    stated = tuple(StatedFile(source, bounds_by_library(statements)) for source, statements in files)
     if not any(name in file.bounds for file in stated for name in FOLLOWED):
         return None
     return Requirements(folder, allowed, stated)

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dslint.model.versions.plain import allows, numbers, plain_range
+
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
@@ -36,8 +38,17 @@ def version(text: str) -> Version | None:
         return None
 
 
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+
+
+@lru_cache(maxsize=16384)
 def contains(specifier: str, release: str) -> bool:
     """Whether a range allows a release; what cannot be read allows all."""
+    if not specifier:
+        return True
+    plain = plain_range(specifier) if _NUMBERS.fullmatch(release) else None
+    if plain is not None:  # nearly always, and then packaging need not be loaded
+        return allows(plain, numbers(release))
     wanted = specifiers(specifier)
     return wanted is None or wanted.contains(release, prereleases=True)
 
@@ -50,10 +61,9 @@ def existing(library: str, specifier: str) -> tuple[str, ...] | None:
     """
     from dslint.model.versions.known import releases_of
 
-    wanted = specifiers(specifier)
-    if wanted is None:
+    if specifier and plain_range(specifier) is None and specifiers(specifier) is None:
         return None
-    found = [release for release in releases_of(library) if wanted.contains(release.version, prereleases=True)]
+    found = [release for release in releases_of(library) if contains(specifier, release.version)]
     pinned = pin_of(specifier) is not None
     return tuple(release.version for release in found if pinned or not release.is_yanked)
 

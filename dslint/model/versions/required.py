@@ -56,3 +56,12 @@ def compatible(specifiers: tuple[str, ...]) -> bool:
 def specifiers_on(name: str, required: Sequence[Required]) -> tuple[str, ...]:
     """The ranges in which a distribution is required."""
     return tuple(found.specifier for found in required if found.name == name)
+
+
+_RUNTIME = re.compile(r"(?:nvidia-cuda-runtime-cu\d+|cuda-toolkit\[[^\]]*\])==(\d+\.\d+)")
+
+
+def cuda_of(torch: str) -> str | None:
+    """The CUDA that the wheel of a release of torch on the index is built for; ``None`` where it does not say so."""
+    texts = (_table()["texts"][number] for number in _table()["releases"].get("torch", {}).get(torch, ()))
+    return next((found[1] for text in texts if (found := _RUNTIME.match(text))), None)

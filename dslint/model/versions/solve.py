@@ -21,8 +21,8 @@ from dslint.model.versions.required import Required, compatible, required_by, sp
 class Clash(NamedTuple):
     """Why a release goes with none of another library.
 
-    ``owner`` at ``release`` requires ``required``; ``other`` is the library against which it stands: at ``candidate`` it
-    requires another range of the same third (``against``), or else the file states one of it.
+    ``owner`` at ``release`` requires ``required``; ``other`` is the library against which it stands: at ``candidate``
+    it requires another range of the same third (``against``), or else the file states one of it.
     """
 
     owner: str

@@ -11,7 +11,7 @@ everything before it was built. Where a range is stated, pip quietly takes a rel
 A Python that only a text or a workflow names makes it a warning.
 
 **Evidence.** `Requires-Python` and the wheel tags of every release on the index (`schemas/releases.json`);
-`pip install --dry-run --only-binary :all: --python-version` of pip 23.2.1 refuses each bad example.
+`pip install --dry-run --no-deps --only-binary=:all: --python-version ...` of pip 23.2.1 refused every bad example.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
         is_told = python.origin.path.endswith(".md") or ".github/" in python.origin.path
         yield META.finding(
             bound.origin,
-            f"`{name}{bound.specifier}` does not install on Python {python.version}, which the project names: {_why(allowed)}",
+            f"`{name}{bound.specifier}` does not install on Python {python.version}, which is stated: {_why(allowed)}",
             hint=f"Name a release of `{name}` for Python {python.version}, or another Python",
             related=(python.origin.labelled(f"Python {python.version}"),),
             severity=Severity.WARNING if is_told else None,

@@ -9,7 +9,7 @@ file names another index (`--index-url`, `--extra-index-url`, `--find-links`); c
 followed.
 
 **Evidence.** The releases that the index lists (`schemas/releases.json`), yanked ones among them;
-`pip install --dry-run --no-deps` of pip 23.2.1 finds none of the bad examples.
+`pip install --dry-run --no-deps` of pip 23.2.1 found none of the bad examples, and `accelerate==0.32.1`.
 """
 
 from __future__ import annotations

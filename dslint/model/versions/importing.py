@@ -1,0 +1,90 @@
+"""Whether releases that install together can be imported together: what one needs of the other while it is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dslint.model.standing.presence import is_there
+from dslint.model.surface import Need, surface
+from dslint.model.versions.ranges import contains
+from dslint.model.versions.solve import choose
+
+PACKAGES = {"pytorch-lightning": "pytorch_lightning"}
+
+
+class Failure(NamedTuple):
+    """``library`` cannot be imported: its ``module`` needs ``dotted``, which ``lacking`` has not in its release."""
+
+    library: str
+    module: str
+    dotted: str
+    lacking: str
+
+
+def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = None) -> Iterator[Failure]:
+    """The libraries of an environment whose import fails, each once, with the first name that is missing.
+
+    ``installed``: the release of each distribution that is known to be there. ``module``: for a library, the module
+    that is imported where it is not the package itself.
+    """
+    packages = {PACKAGES.get(name, name): name for name in installed}
+    for package, library in packages.items():
+        found = surface(package)
+        if found is None:
+            continue
+        for need in found.needs_at_import(_read(package, installed[library]), (module or {}).get(library, "")):
+            other = packages.get(need.library)
+            if other is None or other == library or not _holds(need, installed, packages):
+                continue
+            theirs = surface(need.library)
+            if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
+                yield Failure(library, need.module, need.dotted, other)
+                break
+
+
+# How often a release that cannot be imported is left for another one.
+_MOST_ROUNDS = 200
+
+
+def importable(domains: Mapping[str, Sequence[str]], python: str) -> dict[str, str]:
+    """The newest release of each library so that all install and import together; empty where none are found."""
+    left = {name: list(releases) for name, releases in domains.items()}
+    for _ in range(_MOST_ROUNDS):
+        chosen = choose(left, python)
+        failure = next(failures(chosen), None)
+        if failure is None:
+            return chosen
+        # The one of the two that has more releases left gives way; a pin stays.
+        name = max((failure.library, failure.lacking), key=lambda name: len(left[name]))
+        left[name].remove(chosen[name])
+        if not left[name]:
+            return {}
+    return {}
+
+
+def _read(package: str, release: str) -> str:
+    from dslint.model.standing.presence import read_as
+
+    found = surface(package)
+    return read_as(found.releases, release) if found is not None else release
+
+
+def _holds(need: Need, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:
+    """Whether all conditions of a need are known to hold."""
+    return all(_condition(condition, installed, packages) is True for condition in need.conditions)
+
+
+def _condition(condition: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool | None:
+    """``transformers>=4.38``, ``available:peft``, either with ``!`` in front; ``None`` where nobody knows."""
+    plain = condition.removeprefix("!")
+    if plain.startswith("available:"):
+        found = True if plain.partition(":")[2] in packages else None
+    elif plain.startswith("if:"):
+        found = None
+    else:
+        name = plain.rstrip("0123456789.*abcrdevpost+,<>=!~ ")
+        distribution = packages.get(name)
+        specifier = plain[len(name) :]
+        found = contains(specifier, installed[distribution]) if distribution is not None and specifier else None
+    return found if found is None or not condition.startswith("!") else not found
