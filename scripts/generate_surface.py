@@ -82,8 +82,8 @@ def _library(library: str, args: argparse.Namespace) -> None:
         rows.append(data["release"])
         for name, found in data["modules"].items():
             modules.setdefault(name, Names()).add(found, 1 << place)
-    for names in modules.values():
-        names.finish()
+    for name, names in modules.items():
+        names.finish(name)
     packer = pack.Packer(library, [each.version for each in releases], modules)
     os.makedirs(_TARGET, exist_ok=True)
     size = pack.write(os.path.join(_TARGET, f"{library}.names"), packer, {})

@@ -9,6 +9,10 @@ from collections import defaultdict
 from typing import Any
 
 
+# Modules whose names are made in a way that their text does not tell: by `this_module.__dict__[name] = ...`.
+_MADE = {"deepspeed.ops.op_builder"}
+
+
 class Names:
     """What the releases say of the names of one module."""
 
@@ -45,8 +49,10 @@ class Names:
             if kind == "f" and row[1] is not None:
                 self.sigs[name][_signature(row[1])] |= bit
 
-    def finish(self) -> None:
-        """Keep of the imported names those that some release defines."""
+    def finish(self, module: str) -> None:
+        """Keep of the imported names those that some release defines; open what is made."""
+        if module in _MADE:
+            self.opened[2] |= self.exists
         defined = {name for found in self.plain.values() for name in found} | set(self.classes)
         for name, bits in self.imported.items():
             if name in defined:

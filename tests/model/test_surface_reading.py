@@ -33,8 +33,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
         for place, files in enumerate(releases):
             for name, data in linked(release_of(tmp_path, files, library)).items():
                 modules.setdefault(name, Names()).add(data, 1 << place)
-        for names in modules.values():
-            names.finish()
+        for name, names in modules.items():
+            names.finish(name)
         versions = [str(place + 1) for place in range(len(releases))]
         target = tmp_path / "lib.names"
         pack.write(str(target), pack.Packer(library, versions, modules), {})
