@@ -24,6 +24,7 @@ STEPS = (
     "interpreter_docs",
     "assumptions_docs",
     "mechanisms",
+    "picture",
 )
 
 

@@ -9,31 +9,69 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dslint.arguments import COMMANDS, check_parser
+import pytest
+
+from dslint.arguments import COMMANDS
+from dslint.commands import parser_of
+from dslint.init_command import pieces_for
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+CHINESE = (ROOT / "README.zh-CN.md").read_text()
+USAGE = (ROOT / "docs/usage.md").read_text()
 
 
-def test_the_printed_example_is_what_dslint_prints(tmp_path: Path) -> None:
-    match = re.search(r"```text\n\$ dslint (?P<path>\S+)\n(?P<output>.*?)```\n", README, re.S)
-    assert match, "README shows no output"
-    project = shutil.copytree(ROOT / "tests/fixtures/projects/llava-loss-zero", tmp_path / "project")
-    command = [sys.executable, "-m", "dslint", "--no-cache", "--output-format", "full", match["path"]]
+def commands_of(text: str) -> list[str]:
+    """The command lines of a text, without the remarks behind them."""
+    return [re.sub(r"\s+# .*", "", line) for line in re.findall(r"^\$ (.*)$", text, re.M)]
+
+
+def test_the_readme_is_one_that_people_read_to_its_end() -> None:
+    assert len(README.splitlines()) < 130
+    titles = re.findall(r"^## (.*)$", README, re.M)
+    assert titles[:4] == ["Install", "Use", "CI and pre-commit", "Suppress, or begin with a baseline"]
+
+
+def test_the_chinese_readme_has_the_same_headings_commands_links_and_snippets() -> None:
+    def shape(text: str) -> dict[str, list[str]]:
+        links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("README")]
+        blocks = re.findall(r"```yaml\n.*?```", text, re.S)
+        named = re.findall(r"`(dslint [^`]*|--[\w-]+[^`]*|DSL\d+)`", text)
+        levels = re.findall(r"^#+(?= )", text, re.M)
+        return {"levels": levels, "commands": commands_of(text), "links": links, "yaml": blocks, "named": named}
+
+    assert shape(CHINESE) == shape(README)
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md", "docs/usage.md", "docs/ci.md"])
+def test_every_link_leads_to_a_file_and_a_heading(name: str) -> None:
+    page = ROOT / name
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, heading = link.partition("#")
+        if link.startswith("http"):
+            continue
+        target = (page.parent / path).resolve()
+        assert target.exists(), link
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+            assert heading in {title.lower().replace(" ", "-") for title in titles}, link
+
+
+def test_the_picture_shows_what_dslint_prints() -> None:
     done = subprocess.run(
-        command,
-        cwd=project,
-        env={**os.environ, "COLUMNS": "104", "PYTHONPATH": str(ROOT), "DSLINT_MIN_SEVERITY": ""},
-        capture_output=True,
-        text=True,
+        [sys.executable, "scripts/generate_picture.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
-    # On a terminal the report and the summary come one after the other.
-    assert [*done.stdout.splitlines(), *done.stderr.splitlines()] == match["output"].splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    from xml.etree.ElementTree import parse
+
+    shown = "".join(parse(ROOT / "docs/images/example.svg").getroot().itertext()).replace("\xa0", " ")
+    for words in ("warning[DSL160]", '"overlap_comm": true', "pyproject.toml:23", "Found 1 warning in 1 of 1 file."):
+        assert words in shown, words
 
 
 def test_the_printed_plan_is_what_dslint_prints(tmp_path: Path) -> None:
-    match = re.search(r"```text\n\$ dslint plan (?P<path>\S+)\n(?P<output>.*?)```\n", README, re.S)
-    assert match, "README shows no plan"
+    match = re.search(r"```text\n\$ dslint plan (?P<path>\S+)\n(?P<output>.*?)```\n", USAGE, re.S)
+    assert match, "docs/usage.md shows no plan"
     project = shutil.copytree(ROOT / "tests/fixtures/projects/llava-loss-zero", tmp_path / "project")
     done = subprocess.run(
         [sys.executable, "-m", "dslint", "plan", match["path"]],
@@ -45,14 +83,32 @@ def test_the_printed_plan_is_what_dslint_prints(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == match["output"].splitlines()
 
 
-def test_every_flag_that_the_documents_name_exists() -> None:
-    flags = set(check_parser()._option_string_actions)
-    commands = re.findall(r"^\$ (?:cat .* \| )?dslint (.*?)(?:\s+#.*)?$", README, re.M)
-    # Other commands have flags of their own.
-    checks = [line for line in commands if line.partition(" ")[0] not in set(COMMANDS) - {"check"}]
-    named = {word.partition("=")[0] for line in checks for word in line.split() if word.startswith("--")}
-    assert named - flags == set()
-    assert {"--nnodes", "--nproc-per-node", "--per-file-ignores", "--fix-only"} <= named
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md", "docs/usage.md"])
+def test_every_command_and_flag_that_the_documents_name_exists(name: str) -> None:
+    text = (ROOT / name).read_text()
+    lines = [line.rpartition("| ")[2] for line in commands_of(text)]
+    shown = [line.removeprefix("dslint").strip() for line in lines if re.match(r"dslint\b", line)]
+    shown += [words.removeprefix("dslint ") for words in re.findall(r"`(dslint [^`]*)`", text)]
+    assert len(shown) > 15
+    for line in shown:
+        words = line.partition(" -- ")[0].split()
+        command = words[0] if words and words[0] in COMMANDS else "check"
+        flags = set(parser_of(command)._option_string_actions)
+        named = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--"}
+        assert named - flags == set(), line
+
+
+def test_the_workflow_and_the_hook_of_the_readme_are_those_of_init(tmp_path: Path) -> None:
+    import yaml
+
+    workflow, hook = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", README, re.S))
+    written = {name: yaml.safe_load(piece.text) for name, piece in pieces_for(tmp_path).items() if name != "settings"}
+    release = written["pre-commit"]["repos"][0]["hooks"][0]["additional_dependencies"][0]
+    steps, own = workflow["jobs"]["dslint"]["steps"], written["github"]["jobs"]["dslint"]["steps"]
+    own[2]["run"] = own[2]["run"].replace(f'"{release}"', "deepspeed-lint")
+    assert steps == own
+    written["pre-commit"]["repos"][0]["hooks"][0]["additional_dependencies"] = ["deepspeed-lint"]
+    assert hook == written["pre-commit"]
 
 
 def test_the_map_names_every_module_at_the_top_and_every_room() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -156,3 +157,24 @@ def test_only_the_project_hook_looks_beyond_the_changed_files(project: Path, env
     whole = pre_commit(project, environment, "run", "dslint-project")
     assert whole.returncode == 1
     assert FOUND in whole.stdout
+
+
+def test_the_hook_of_the_readme_works_as_it_is_pasted(
+    project: Path, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The package comes from a folder instead of PyPI; all else is what a user gets."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, env=environment)
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    (project / ".pre-commit-config.yaml").write_text(blocks[1])
+    git(project, "add", "-A")
+    done = subprocess.run(
+        [sys.executable, "-m", "pre_commit", "run", "--all-files"],
+        cwd=project,
+        env={**environment, "PIP_FIND_LINKS": str(wheels)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert FOUND in done.stdout
