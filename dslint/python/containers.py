@@ -197,7 +197,8 @@ def at_end(m: Machine, atom: Instance, at: Atom | None) -> Value:
     """Return any item of a list: the one at `at`, which differs where it is counted from ends that differ."""
     found = join_all(m.elements(atom))
     is_last = isinstance(at, Const) and isinstance(at.value, int) and at.value < 0
-    return found.with_(m.shape(one(atom))) if is_last and len(found.atoms) > 1 else found
+    is_one = isinstance(found.single, Const | Instance)
+    return found.with_(m.shape(one(atom))) if is_last and not is_one else found
 
 
 def iterated(m: Machine, value: Value, node: ast.AST) -> Value:

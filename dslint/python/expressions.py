@@ -24,7 +24,7 @@ from dslint.python import (
 )
 from dslint.python.events import Alt, Seq
 from dslint.python.heap import OutOfBudgetError
-from dslint.python.joins import join
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.several import note_none
@@ -133,7 +133,7 @@ def _display(m: Machine, elements: list[ast.expr]) -> list[Value] | None:
 def _list(m: Machine, node: ast.List) -> Value:
     items: list[Value] = []
     rest = None
-    bits = 0
+    bits = moved = 0
     for element in node.elts:
         if isinstance(element, ast.Starred):
             inner = evaluate(m, element.value)
@@ -141,11 +141,16 @@ def _list(m: Machine, node: ast.List) -> Value:
             if known is None:
                 part = containers.iterated(m, inner, element)
                 rest = part if rest is None else join(rest, part)
+                # What stands behind an unpacked value is further back where there are more of it.
+                moved |= bits
                 bits |= containers.taken(m, inner, element)
                 continue
             items += known
         else:
             items.append(evaluate(m, element))
+        moved |= bits
+    if rest is not None:
+        rest = join_all([*items, rest]).with_(moved)
     return containers.new_list(m, node, items, rest, counted_by=bits)
 
 

@@ -245,7 +245,7 @@ def _sum(m: Machine, values: list[Value], arguments: Arguments, node: ast.AST) -
             found = binary(m, ast.Add, found, item, node)
         return found
     element = join_all(items) if items is not None else _element(m, values[0], node)
-    bits = m.shape(values[0])
+    bits = m.shape(values[0]) | containers.taken(m, values[0], node)
     if all(isinstance(a, Const | PerRank) or (isinstance(a, Unknown) and a.type in _NUMBERS) for a in element.atoms):
         return scalar(m, (element, start), "builtins.float").with_(bits)
     binary(m, ast.Add, start, element, node)

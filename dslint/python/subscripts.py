@@ -223,7 +223,10 @@ def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.A
                 any_item = Value(any_item.atoms, any_item.varies, any_item.shape, any_item.made_by, None, value.origin)
             items = [any_item] * count
             if star is not None:
-                stars.append(([], any_item, containers.counted(m, one(atom)) | value.varies))
+                bits = containers.counted(m, one(atom)) | value.varies
+                stars.append(([], any_item, bits))
+                # Those after the star are counted from the end.
+                items = [*items[: star + 1], *(item.with_(bits) for item in items[star + 1 :])]
         elif star is not None:
             tail = count - star - 1
             stars.append((items[star : len(items) - tail], None, 0))

@@ -245,6 +245,8 @@ def loosen(m: Machine, atom: Instance) -> None:
 
 def moved(m: Machine, atom: Instance, varies: int = 0) -> None:
     """Note that the items of a list stand at other places than before, which differ between ranks by `varies`."""
+    if containers.exact_items(m, one(atom)) == []:
+        return  # forgotten, it would be taken for what ranks have that come another way
     loosen(m, atom)
     rest = m.store.get((atom, REST))
     if rest is not None and rest.atoms:
@@ -263,6 +265,8 @@ def remove_at(m: Machine, atom: Instance, key: Value, *, is_part: bool) -> None:
     if items is not None and at is not None and -len(items) <= at < len(items) and containers.is_owned(m, atom):
         del items[at]
         m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
+        return
+    if items == []:
         return
     bits = m.varies(key)
     moved(m, atom, bits)
