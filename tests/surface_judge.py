@@ -2,7 +2,7 @@
 
     python tests/surface_judge.py transformers                       # what is installed
     python tests/surface_judge.py peft --install 0.10.0              # this release, by pip into a folder of its own
-    python tests/surface_judge.py datasets --install 3.6.0 --beside pyarrow dill  # with what it cannot be imported without
+    python tests/surface_judge.py datasets --install 3.6.0 --beside pyarrow dill   # with what it needs
 
 Names are taken from both sides: what the data has must exist, and what exists must not be absent in the data.
 """

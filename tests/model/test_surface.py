@@ -60,6 +60,7 @@ def known(dotted: str, release: str) -> bool | None:
         # Its methods set attributes by a variable: what no release has may be one, what is gone is gone.
         ("accelerate.Accelerator.surely_not", "1.15.0", None),
         ("accelerate.Accelerator.use_fp16", "0.20.3", True),
+        ("accelerate.Accelerator.use_fp16", "1.15.0", False),
     ],
 )
 def test_presence(dotted: str, release: str, there: bool | None) -> None:
