@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-
-# Modules whose names are made in a way that their text does not tell: by `this_module.__dict__[name] = ...`.
-_MADE = {"deepspeed.ops.op_builder"}
+# Modules whose names are made in a way that their text does not tell: in functions, by names of variables.
+_MADE = {"deepspeed.ops.op_builder", "torch.optim.optimizer"}
 
 
 class Names:

@@ -25,11 +25,11 @@ class Classes:
         cls = self._class(module, name)
         if hasattr(object, attribute):
             return bits, 0
-        found = unknown = 0
-        for kind in ("mf", "mv", "mc", "mi"):
-            for code, names in cls.get(kind, {}).items():
-                if attribute in names.split():
-                    found |= self.blocks.releases_of(code)
+        if attribute.startswith("_") and "__" in attribute[1:].rstrip("_"):
+            # A name as Python writes it for `self.__name`.
+            return 0, bits
+        unknown = 0
+        found = self._own(cls, attribute)
         # What a stub never listed may be there all the same.
         flags = "do" if found else "dou"
         found &= bits
@@ -44,6 +44,15 @@ class Classes:
             if flag in cls:
                 unknown |= self.blocks.releases_of(cls[flag]) & bits
         return found, unknown & ~found
+
+    def _own(self, cls: dict[str, Any], attribute: str) -> int:
+        """The releases in which a class itself, or a method of it, binds an attribute."""
+        found = 0
+        for kind in ("mf", "mv", "mc", "mi"):
+            for code, names in cls.get(kind, {}).items():
+                if attribute in names.split():
+                    found |= self.blocks.releases_of(code)
+        return found
 
     def members(self, module: str, name: str, bit: int) -> frozenset[str]:
         """The attributes that a class itself defines in one release."""
