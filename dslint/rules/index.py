@@ -4191,6 +4191,17 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL531",
+        name="installs-but-fails-at-import",
+        kind="versions",
+        severity="error",
+        summary="Releases that install together, of which one fails when it is imported",
+        module="dslint.rules.versions.dsl531_installs_but_fails_at_import",
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL532",
         name="release-for-other-python",
         kind="versions",
