@@ -46,6 +46,11 @@ def known(dotted: str, release: str) -> bool | None:
         ("peft.LoraConfig.__init__", "0.3.0", True),
         ("peft.prepare_model_for_int8_training", "0.9.0", True),
         ("peft.prepare_model_for_int8_training", "0.10.0", False),
+        ("deepspeed.DeepSpeedEngine.train_batch_size", "0.9.0", True),
+        ("deepspeed.initialize", "0.19.8", True),
+        ("deepspeed.ops.adam.FusedAdam", "0.14.4", True),
+        # The module makes these names by a loop.
+        ("deepspeed.ops.op_builder.FusedAdamBuilder", "0.14.4", None),
         # Loaded when asked.
         ("trl.SFTTrainer", "0.7.11", True),
         ("trl.SFTConfig", "0.7.11", False),
@@ -55,7 +60,6 @@ def known(dotted: str, release: str) -> bool | None:
         # Its methods set attributes by a variable: what no release has may be one, what is gone is gone.
         ("accelerate.Accelerator.surely_not", "1.15.0", None),
         ("accelerate.Accelerator.use_fp16", "0.20.3", True),
-        ("accelerate.Accelerator.use_fp16", "1.15.0", False),
     ],
 )
 def test_presence(dotted: str, release: str, there: bool | None) -> None:
@@ -141,6 +145,28 @@ def test_metadata_of_releases() -> None:
     accelerate = surface("accelerate")
     assert accelerate is not None
     assert accelerate.entry_points("1.15.0")["accelerate"] == "accelerate.commands.accelerate_cli:main"
+
+
+def test_what_an_import_needs_of_another_library() -> None:
+    """peft 0.21.2 names what transformers 4.30.2 lacks, and peft 0.17.1 what transformers 5 has no more."""
+    history, transformers = surface("peft"), surface("transformers")
+    assert history is not None
+    assert transformers is not None
+
+    def lacking(release: str, other: str) -> set[str]:
+        needs = [need for need in history.needs_at_import(release) if need.library == "transformers"]
+        return {
+            need.dotted
+            for need in needs
+            if not need.conditions and transformers.presence(need.dotted).in_release(other) is False
+        }
+
+    assert {"transformers.DynamicCache", "transformers.Cache"} <= lacking("0.21.2", "4.30.2")
+    assert lacking("0.21.2", "5.24.0") == set()
+    assert lacking("0.17.1", "5.24.0") == {"transformers.HybridCache"}
+    conditions = {need.dotted: need.conditions for need in history.needs_at_import("0.21.2")}
+    assert conditions["transformers.deepspeed.deepspeed_config"] == ("!transformers>=4.33.0",)
+    assert history.needs_at_import("0.21.2", "peft.tuners.lora.model") == history.needs_at_import("0.21.2")
 
 
 def test_moved_names() -> None:
