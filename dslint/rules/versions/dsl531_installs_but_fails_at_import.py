@@ -7,10 +7,10 @@ the first step, and the message names a file that nobody of the project has writ
 
 **Fix.** Move the pin of one of them; `dslint versions` names releases that go together.
 
-**When it stays quiet.** No file names both; a release of one of the two is not known (a commit, a copy, a range without a newest release
-for the Python); the import is tried, or a test of the release or of an installed package that cannot be decided stands
-before it; the names of a release are not known. For two pins it is an error; where a fresh install chooses one of them,
-a warning.
+**When it stays quiet.** No file names both; a release of one of the two is not known (a commit, a copy, a range without
+a newest release for the Python); the import is tried, or a test of the release or of an installed package that cannot
+be decided stands before it; the names of a release are not known. For two pins it is an error; where a fresh install
+chooses one of them, a warning.
 
 **Evidence.** The imports of the released sources (`schemas/surface`). 31 pairs of peft and transformers were installed
 with `pip install --no-deps` and imported (`tests/fixtures/pairs.toml`): of the 3 that fail all are found, of the 28
@@ -56,6 +56,10 @@ EXAMPLES = (
     good("two files for two environments", {
         "requirements.txt": "peft==0.21.2\n", "environment.yml": "dependencies:\n  - transformers=4.37.2\n", **_TRAIN,
     }),
+    good("the pin of one stands in another file", {
+        "requirements.txt": "peft==0.21.2\n",
+        "environment.yml": "dependencies:\n  - pip:\n    - transformers==4.37.2\n    - peft\n", **_TRAIN,
+    }),
     good("a copy of transformers", {"requirements.txt": "-e ./transformers\npeft==0.21.2\n", **_TRAIN}),
 )  # fmt: skip
 
@@ -84,8 +88,14 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
 
 
 def _are_beside(doc: Requirements, failure: Failure) -> bool:
-    """One file names both: what two files name may be meant for two environments."""
-    return any({failure.library, failure.lacking} <= file.bounds.keys() for file in doc.files)
+    """One file names both, and pins what is pinned: what two files say may be meant for two environments."""
+    names = (failure.library, failure.lacking)
+    pinned = [name for name in names if doc.allowed.of(name).is_pin]
+    return any(
+        all(name in file.bounds for name in names)
+        and all(any(bound.is_pin for bound in file.bounds[name]) for name in pinned)
+        for file in doc.files
+    )
 
 
 def _finding(doc: Requirements, failure: Failure, releases: dict[str, str], severity: Severity | None) -> Finding:
