@@ -2,13 +2,13 @@
 
     python scripts/generate_library_calls.py FOLDER
 
-``FOLDER`` holds wheels of transformers, trl and pytorch-lightning, one or more of each minor release. They are read as
-text: nothing is installed or imported. What the file says of a library without a wheel in the folder stays.
+``FOLDER`` holds wheels of transformers, trl and pytorch-lightning, one or more of each minor release. They are read
+as text: nothing is installed or imported. What the file says of a library without a wheel in the folder stays.
 
-Of each class: method -> ``[[release, calls], ...]``, the releases from which on other calls are written there. A call is
-``[positional, names, callers]``: how many arguments by position, which by name, and the methods that call so. ``null``
-in the place of calls: something is handed on that cannot be counted, or the method is called from elsewhere. An empty list: nothing in
-the class calls it any more.
+Of each class: method -> ``[[release, calls], ...]``, the releases from which on other calls are written there. A call
+is ``[positional, names, callers]``: how many arguments by position, which by name, and the methods that call so.
+``null`` in the place of calls: something is handed on that cannot be counted, or the method is called from elsewhere.
+An empty list: nothing in the library names it any more.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def _added_by_others() -> tuple[str, ...]:
 
 
 def is_made_by_others(dotted: str) -> bool:
-    """Whether another package than the library may make a name: `torch.xpu`."""
+    """Whether something else than the text of the library makes a name: another package (`torch.xpu`), C code."""
     return any(dotted == name or dotted.startswith(f"{name}.") for name in _added_by_others())
 
 

@@ -56,6 +56,7 @@ _METHODS = frozenset(
 _PARTS = frozenset({"major", "minor", "micro", "release", "base_version", "public", "version"})
 _MAX_DEPTH = 12
 _FEW_WAYS = 20
+_FEW_STEPS = 2
 
 
 class _UnknownError(Exception):
@@ -140,12 +141,15 @@ class ReleaseTests:
     def _looks(self, test: ast.expr, depth: int) -> bool:
         if _ASKS.search(ast.unparse(test)):
             return True
-        inner = (n for n in ast.walk(test) if isinstance(n, ast.Name)) if depth < 2 else iter(())
-        return any(
-            binding.value is not None and self._asks(binding.value, depth + 1)
-            for name in inner
-            for binding in self._names.bindings(name)
-        )
+        if depth == _FEW_STEPS:
+            return False
+        inner = [n for n in ast.walk(test) if isinstance(n, ast.Name)]
+        behind = [b.value for name in inner for b in self._names.bindings(name) if b.value is not None]
+        functions = [self._names.definition(name) for name in inner]
+        for function in functions:
+            if isinstance(function, ast.FunctionDef):
+                behind += [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+        return any(self._asks(value, depth + 1) for value in behind)
 
     # -- values -------------------------------------------------------------------------------------------------
 
