@@ -64,6 +64,6 @@ def _on_python(library: str, releases: tuple[str, ...], python: str) -> tuple[st
 
 @lru_cache(maxsize=32)
 def existing(library: str) -> tuple[str, ...]:
-    """All releases of a library that were not taken back, oldest first."""
+    """All releases of a library, oldest first, also those that were taken back: some projects pin them."""
     rows = releases_of(_DISTRIBUTIONS.get(library, library))
-    return tuple(release.version for release in rows if not release.is_yanked)
+    return tuple(release.version for release in rows)

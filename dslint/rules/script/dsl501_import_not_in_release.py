@@ -62,6 +62,14 @@ EXAMPLES = (
     bad("A range that reaches it", {"requirements.txt": "torch>=1.13\n", "train.py": _SIX}, "train.py:1 warning"),
     bad("Nobody says which release is installed", {"train.py": _SIX}, "train.py:1 warning"),
     bad(
+        "A model that came later than the pin",
+        {
+            "requirements.txt": "transformers==4.51.3\n",
+            "train.py": "from transformers import AutoProcessor, Glm4vForConditionalGeneration\n",
+        },
+        "train.py:1 error",
+    ),
+    bad(
         "A Trainer that came later than the pin",
         {"requirements.txt": "trl==0.13.0\n", "train.py": "from trl import GRPOConfig, GRPOTrainer\n"},
         "train.py:1 error",
