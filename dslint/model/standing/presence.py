@@ -50,8 +50,10 @@ def signature_in(surface: Surface, dotted: str, release: str) -> Signature | Non
     found = surface.signature(dotted, read) if read else None
     if found is None or not found.certain:
         return None
-    # A class without `__init__` may be made by its `__new__`.
-    return None if not found.parameters and dotted.rpartition(".")[2][:1].isupper() else found
+    last = dotted.removesuffix(".__init__").rpartition(".")[2]
+    is_class = last[:1].isupper()
+    # A class without `__init__` may be made by its `__new__`; decorators of transformers let its classes take more.
+    return None if is_class and (not found.parameters or surface.library == "transformers") else found
 
 
 def first_missing(surface: Surface, dotted: str, release: str) -> str:
