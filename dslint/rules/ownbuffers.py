@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 # Autograd keeps what these get, or what they are called on, until the backward pass.
@@ -60,13 +61,13 @@ def _is_self(node: ast.expr) -> bool:
 
 # Ways to write into a tensor in place.
 _WRITES = frozenset({"copy_", "add_", "sub_", "mul_", "lerp_", "scatter_add_", "index_add_", "index_copy_", "scatter_"})
-# Statistics of normalisation, of which everybody takes those of one rank.
-_STATISTICS = ("running_", "num_batches")
+# Statistics, as those of batch normalisation: what one rank has seen is an estimate of the same numbers.
+_STATISTICS = re.compile(r"running|mean|var(?!i)|std|num_batches|norm|cent(?:er|re)|scale", re.I)
 
 
 def written_by_batch(node: ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
     """Yield the buffers that a forward pass of a class writes from its batch and reads, with the places."""
-    names = {name for name in registered_buffers(node) if not name.startswith(_STATISTICS)}
+    names = {name for name in registered_buffers(node) if not _STATISTICS.search(name)}
     methods = {n.name: n for n in node.body if isinstance(n, _FUNCTIONS)}
     forward = methods.get("forward")
     if not names or forward is None:

@@ -1,7 +1,7 @@
 """A buffer of a DDP model is updated from each rank's own batch, and DDP keeps that of rank 0 alone.
 
-**What.** A module registers a buffer (`register_buffer("codebook", ...)`, a queue of keys, a centre), computes with it
-in `forward`, and writes into it there what its batch says. The model is in `DistributedDataParallel`, and nothing in
+**What.** A module registers a buffer (`register_buffer("codebook", ...)`, a queue of keys), computes with it in
+`forward`, and writes into it there what its batch says. The model is in `DistributedDataParallel`, and nothing in
 the module reduces or gathers over the ranks.
 
 **Why it hurts.** At the start of each forward pass DDP copies the buffers of rank 0 over those of the others, so that
@@ -11,8 +11,9 @@ what they have seen is lost: on eight GPUs the codebook or queue learns from an 
 **Fix.** Reduce what is added over the ranks (`dist.all_reduce(counts)`), or gather it (`dist.all_gather`), before it is
 written into the buffer.
 
-**When it stays quiet.** The module (or a file that it is in) reduces or gathers; buffers that `forward` only writes;
-statistics with the names of batch normalisation; numbers that do not come from the batch; one process.
+**When it stays quiet.** The module reduces or gathers; buffers that `forward` only writes; a running mean, variance or
+centre, of which rank 0 has an estimate as with batch normalisation; numbers that do not come from the batch; one
+process.
 
 **Evidence.** Two gloo ranks, torch 2.13: after four steps the buffer of both ranks is the average of the batches of
 rank 0; with `all_reduce` it is that of all batches.
@@ -163,6 +164,13 @@ EXAMPLES = (
     bad("a queue of keys", {"train.py": _TRAIN, "coder.py": _QUEUE % "keys.t()"}, at="coder.py:15 warning"),
     good("reduced", {"train.py": _TRAIN, "coder.py": _MODEL % "dist.all_reduce(sums)"}),
     good("gathered", {"train.py": _TRAIN, "coder.py": _QUEUE % "gather_all(keys).t()"}),
+    good(
+        "a running mean",
+        {
+            "train.py": _TRAIN,
+            "coder.py": (_MODEL % "pass").replace("codebook", "mean_code").replace("counts", "count_codes"),
+        },
+    ),
     good(
         "a buffer that is only counted",
         {"train.py": _TRAIN, "coder.py": _QUEUE.replace("keys @ self.queue.clone()", "keys").replace("%s", "keys.t()")},
