@@ -26,7 +26,7 @@ DEBOUNCE = 0.03
 # Seconds after which changes no longer end a look: who types all the time is to see something, too.
 _PATIENCE = 1.5
 # A folder with fewer candidates than this is looked at at once, without a process for its first look.
-_SMALL = 60
+_SMALL = 20
 _STACK = 256 * 1024 * 1024
 
 

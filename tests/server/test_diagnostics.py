@@ -180,7 +180,7 @@ def test_the_first_look_is_told(own: Path, start: Callable[..., Client]) -> None
 
 
 def test_a_large_folder_is_looked_at_by_another_process_first(own: Path, start: Callable[..., Client]) -> None:
-    for number in range(70):
+    for number in range(30):
         (own / f"run{number}.sh").write_text(RUN)
     client = start(own)
     client.begin(capabilities={"window": {"workDoneProgress": True}})
