@@ -78,7 +78,8 @@ def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
     if arguments and arguments[0] in COMMANDS:
         return _command(arguments[0], arguments[1:])
-    if arguments and not os.path.lexists(arguments[0]):
+    # Loaded for a word that may be a misspelt command only: a run must begin at once.
+    if arguments and arguments[0][:1].isalpha() and not os.path.lexists(arguments[0]):
         from dslint.commands import no_command
 
         if problem := no_command(arguments[0]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from difflib import get_close_matches
 from importlib import import_module
 
 from dslint.arguments import COMMANDS
@@ -84,6 +83,8 @@ def no_command(word: str) -> str:
         return ""
     meant = _MEANT.get(word.lower())
     if meant is None:
+        from difflib import get_close_matches
+
         near = get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.7)
         meant = near[0] if near else None
     if meant is not None:
