@@ -3471,7 +3471,6 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="The sizes of `parallelism_config` do not make up the number of processes",
         module="dslint.rules.accelerate.dsl372_parallelism_vs_processes",
-        needs=("/parallelism_config",),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
