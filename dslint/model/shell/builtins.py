@@ -193,7 +193,8 @@ def _source(reader: CommandReader, arguments: list[str], scope: Scope) -> bool:
     except UnknownWordError:
         return False
     if path.rpartition("/")[2] == _OPTIONS_OF_KALDI:
-        for name in _STAGES:
+        empty = [name for name, value in scope.values.items() if isinstance(value, Value) and value.text == ""]
+        for name in (*_STAGES, *empty):  # an empty one is for the caller to fill
             scope.assign(name, None)
         return True
     source = reader.find_file(path, scope)
