@@ -12,7 +12,8 @@ from dslint.core.garbage import seldom_collected
 from dslint.engine.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
 from dslint.engine.inputs import Inputs, sort_files
 from dslint.engine.launchstage import LaunchReader, LaunchStage, cores, written_by
-from dslint.engine.surroundings import Surroundings, neighbouring_files
+from dslint.engine.neighbours import neighbouring_files
+from dslint.engine.surroundings import Surroundings
 from dslint.model.firstlook import may_name_config
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Mapping
 
 from dslint.engine.gitindex import repository
-from dslint.engine.surroundings import project_root
+from dslint.engine.neighbours import project_root
 from dslint.parse.reading import read_bytes
 from dslint.python.search import ModuleSearch, Question
 

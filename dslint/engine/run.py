@@ -23,12 +23,13 @@ from dslint.engine.launchstage import LaunchReader, LaunchStage, cores
 from dslint.engine.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
 from dslint.engine.planrules import PlanJudge
 from dslint.engine.surroundings import Surroundings, vocabulary_of
+from dslint.engine.told import most_informed, unique, with_run, writable
 from dslint.engine.versionstage import version_findings
 from dslint.model.context import Context
 from dslint.python.vocabulary import Vocabulary
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.own import SYNTAX_ERROR
-from dslint.rules.registry import BY_CODE, all_rules, load_rule
+from dslint.rules.registry import all_rules, load_rule
 
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
@@ -202,12 +203,12 @@ class Run:
                 *of_scripts(),
             ]
         rewritten = {read.path for read in reads if read.is_rewritten}
-        findings = [_writable(f, rewritten) for f in findings if f.code in self.enabled]
+        findings = [writable(f, rewritten) for f in findings if f.code in self.enabled]
         from dslint.suppress.run import suppress
 
         with stage_of(self.profile, "suppressions"):
             kept, suppressed = suppress(
-                self._most_informed(self._unique(findings)),
+                most_informed(unique(findings)),
                 inputs,
                 self.settings,
                 self.overrides,
@@ -281,7 +282,7 @@ class Run:
                 continue
             check = load_rule(rule.code).module.check
             for finding in self._run(rule.code, doc.source.path, partial(check, doc, context)):
-                yield _with_run(kind, finding, doc, context)
+                yield with_run(kind, finding, doc, context)
 
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""
@@ -357,49 +358,12 @@ class Run:
                     jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
 
-    @staticmethod
-    def _most_informed(findings: list[Finding]) -> list[Finding]:
-        """A rule that knows the run says more than one that knows only the config: one finding for one mistake."""
-        told = {
-            (older, f.location.path, f.pointer)
-            for f in findings
-            if f.pointer is not None and BY_CODE[f.code].kind == "plan"
-            for older in load_rule(f.code).meta.supersedes
-        }
-        return [f for f in findings if (f.code, f.location.path, f.pointer) not in told]
-
-    @staticmethod
-    def _unique(findings: Iterable[Finding]) -> list[Finding]:
-        """Several plans may see the same defect: one finding a place, code and message."""
-        unique: dict[tuple[Any, ...], Finding] = {}
-        for finding in findings:
-            unique.setdefault((*finding.sort_key, finding.location.span), finding)
-        return list(unique.values())
-
 
 def _is_for_reader(rule: RuleInfo, doc: Any, context: Context) -> bool:
     """The rule speaks about the program that reads this config."""
     from dslint.model.deepspeed.view import view_of
 
     return not rule.consumers or view_of(doc, context).consumer in rule.consumers
-
-
-def _writable(finding: Finding, rewritten: set[str]) -> Finding:
-    """Without a fix of a command whose text stands in its file in another form."""
-    if finding.fix is None or not rewritten or BY_CODE[finding.code].kind not in ("launch", "plan"):
-        return finding
-    return replace(finding, fix=None) if any(e.path in rewritten for e in finding.fix.edits) else finding
-
-
-def _with_run(kind: str, finding: Finding, doc: Any, context: Context) -> Finding:
-    """With the facts about the run, which the experiments need and no rule states again."""
-    if kind == "config":
-        from dslint.model.deepspeed.config import run_facts as facts
-    elif kind == "accelerate":
-        from dslint.model.accelerate.contexts import run_facts as facts
-    else:
-        return finding
-    return replace(finding, facts=tuple(sorted({**facts(doc, context), **dict(finding.facts)}.items())))
 
 
 def source_of(path: str, overrides: Mapping[str, str]) -> SourceFile | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
 from dslint.engine.gitindex import repository
+from dslint.engine.neighbours import is_root, project_root, up_to_root
 from dslint.model.context import Context, Locked, VersionFact
 from dslint.model.versions.allowed import Allowed
 from dslint.parse.reading import Unreadable, read_text
@@ -28,10 +29,6 @@ KINDS = ("files", "told", "ci")
 _LOCK_LIMIT = 20_000_000
 # A requirements file that takes in more than this many others is generated, or a trap.
 _INCLUDE_LIMIT = 50
-# How many entries the search for neighbouring launch files looks at: it must stay invisible in a hook.
-_NEIGHBOUR_LIMIT = 3_000
-# How far above a file its project may begin.
-_LEVELS = 6
 
 
 class Surroundings:
@@ -186,7 +183,7 @@ class Surroundings:
 
         locks: list[Locked] = []
         beside: set[str] = set()
-        for at in _up_to_root(folder):
+        for at in up_to_root(folder):
             inner = self._names_in(os.path.join(at, "requirements"))
             names = [*self._names_in(at), *(f"requirements/{name}" for name in inner)]
             lists = {*version_files(names), *(name for name in names if is_lock(name.rpartition("/")[2]))}
@@ -211,7 +208,7 @@ class Surroundings:
             return known_here
         found: dict[str, VersionFact] = {}
         parent = os.path.dirname(folder)
-        if not _is_root(folder):
+        if not is_root(folder):
             found.update(self._versions_at(parent, told))
         found.update(self._read_versions(folder, "told" if told else "files"))
         self._versions[(folder, told)] = found
@@ -262,7 +259,7 @@ class Surroundings:
         if folder not in self._allowed:
             # Most folders say nothing of their own, and share the answer.
             is_own = (
-                _is_root(folder) or self._installed is not None or any(self._ways_in(folder, kind) for kind in KINDS)
+                is_root(folder) or self._installed is not None or any(self._ways_in(folder, kind) for kind in KINDS)
             )
             found = self._allowed_for(folder) if is_own else self._allowed_at(os.path.dirname(folder))
             self._allowed[folder] = found
@@ -273,7 +270,7 @@ class Surroundings:
 
         if self._installed is not None:
             return allowed_by(self._stated_versions, ())
-        folders = list(_up_to_root(folder))
+        folders = list(up_to_root(folder))
         return allowed_by(self._stated_versions, [self._ways_in(at, kind) for kind in KINDS for at in folders])
 
     def _ways_in(self, folder: str, kind: str) -> dict[str, tuple[Way, ...]]:
@@ -349,54 +346,7 @@ def _fact(stated: Stated | None) -> Fact[int]:
     return known(stated.value, stated.place) if stated.place else Fact("known", stated.value, (), stated.by)
 
 
-def _is_root(folder: str) -> bool:
-    """The search for project files ends here: the root of a repository, the home of the user, the root of the disk."""
-    if os.path.dirname(folder) == folder or os.path.exists(os.path.join(folder, ".git")):
-        return True
-    return len(folder) <= len(os.path.expanduser("~").rstrip("/"))
-
-
-def _up_to_root(folder: str) -> Iterator[str]:
-    yield folder
-    while not _is_root(folder):
-        folder = os.path.dirname(folder)
-        yield folder
-
-
 def _matcher(glob: str) -> Callable[[str], bool]:
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines([glob]).match_file
-
-
-def neighbouring_files(paths: list[str], kinds: Collection[str]) -> list[tuple[str, str]]:
-    """Files of the project around the given ones with their kind, for joins that a partial run would miss."""
-    from dslint.engine.discovery import BUILTIN_EXCLUDES, kind_of
-
-    roots = {project_root(os.path.dirname(os.path.abspath(p))): os.path.isabs(p) for p in paths}
-    found: list[tuple[str, str]] = []
-    budget = _NEIGHBOUR_LIMIT
-    for root, absolute in sorted(roots.items()):
-        for folder, folders, names in os.walk(root):
-            folders[:] = sorted(f for f in folders if f not in BUILTIN_EXCLUDES and not f.startswith("."))
-            budget -= len(names) + len(folders)
-            if budget < 0:
-                return found
-            for name in sorted(names):
-                if (kind := kind_of(name)) in kinds:
-                    path = os.path.join(folder, name)
-                    # Spelled as the given file is, so that the two meet in one plan.
-                    found.append((path if absolute else os.path.relpath(path).replace(os.sep, "/"), kind))
-    return found
-
-
-def project_root(folder: str) -> str:
-    """The nearest folder above with a project file; the folder itself outside any project."""
-    above = [folder]
-    while len(above) <= _LEVELS and os.path.dirname(above[-1]) != above[-1]:
-        above.append(os.path.dirname(above[-1]))
-    for marks in ((".git", "pyproject.toml", "setup.py"), ("requirements.txt", "README.md", "scripts")):
-        for at in above:
-            if any(os.path.exists(os.path.join(at, mark)) for mark in marks):
-                return at
-    return folder

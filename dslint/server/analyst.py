@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dslint.engine.neighbours import project_root
 from dslint.engine.session import Interrupted, Look, Session
-from dslint.engine.surroundings import project_root
 from dslint.server import warm
 from dslint.server.client_settings import Wishes
 from dslint.server.documents import Documents

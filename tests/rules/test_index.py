@@ -17,15 +17,9 @@ from dslint.rules.registry import LoadedRule, UnknownSelector, all_rules, explan
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = all_rules()
-KIND_OF_HUNDRED = dict(zip("1234569", ("config", "script", "launch", "plan", "script", "script", "dslint"), strict=True))
-    "1": "config",
-    "2": "script",
-    "3": "launch",
-    "4": "plan",
-    "5": "script",
-    "6": "script",
-    "9": "dslint",
-}
+KIND_OF_HUNDRED = dict(
+    zip("1234569", ("config", "script", "launch", "plan", "script", "script", "dslint"), strict=True)
+)
 
 
 def ids(info: RuleInfo) -> str:

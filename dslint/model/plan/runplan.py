@@ -11,10 +11,8 @@ from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.launch.console import console_scripts
-from dslint.model.launch.launchers.adapters import TOOLS, program_name
 from dslint.model.launch.openmmlab import convention_of
-from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
+from dslint.model.plan.arguments import passed_arguments, run_consumer
 from dslint.model.plan.asked import (
     config_reader,
     joined_group,
@@ -28,12 +26,11 @@ from dslint.model.plan.asked import (
     unused_accelerate_file,
 )
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
-from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config
+from dslint.model.plan.config import Named, choose_config, named_config
 from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.degrees import Degrees, misfit_degrees
 from dslint.model.plan.files import Files, other_spelling
-from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
@@ -44,18 +41,15 @@ from dslint.model.plan.leftinshell import left_in_shell
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
+from dslint.model.plan.named import arguments_of, changes_config, is_plain, missing_of, script_path, words_of
 from dslint.model.plan.owndevices import OwnDevices, own_devices
 from dslint.model.plan.owntrainer import OwnOptimizer
-from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
-from dslint.model.plan.parser.reader import script_parser
 from dslint.model.plan.rankuse import RankUse
 from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
-    NO_COMMAND,
     Recipe,
     recipe,
-    recipe_arguments,
     standalone,
     started_by_hand,
 )
@@ -276,7 +270,7 @@ def _planned(
     named: tuple[str, Location] | None = None,
 ) -> RunPlan:
     files = Files(command, workspace, written)
-    script = _script_path(command, files)
+    script = script_path(command, files)
     profile = script_profile(script, workspace, matters(command), told.is_thorough) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
     around = files.beside(script) if script is not None else files
@@ -285,12 +279,12 @@ def _planned(
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
     consumer = stated.or_else(config_reader(script, workspace, run_consumer(command, profile, choice)))
-    parser, given_to = _words(command, script, workspace)
+    parser, given_to = words_of(command, script, workspace)
     passed = passed_arguments(command)
-    arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
-    plain = script if _is_plain(command) else None
+    arguments = arguments_of(command, profile, arguments_file, consumer, given_to, passed)
+    plain = script if is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
-    is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
+    is_rewritten = command.launcher_flag("--autotuning") is not None or changes_config(profile, choice, named)
     plan = RunPlan(
         command,
         counts.nodes,
@@ -308,7 +302,7 @@ def _planned(
         Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
         batch_world(choice.doc, counts.total, command, profile),
         consumer,
-        _missing(command, around, choice),
+        missing_of(command, around, choice),
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
@@ -345,61 +339,3 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
     )
-
-
-def _missing(command: LaunchCommand, files: Files, choice: ConfigChoice) -> tuple[Named, ...]:
-    """The files that the command names and that are nowhere."""
-    told = tuple(similar(named, files) for named in choice.missing)
-    known_names = frozenset(named.text for named in told)
-    return told if command.launcher == NO_COMMAND else (*told, *missing_files(command, files, known_names))
-
-
-def _words(
-    command: LaunchCommand, script: str | None, workspace: Workspace
-) -> tuple[ScriptParser | None, Passed | None]:
-    """The parser of the script, and what it makes of the words of the command."""
-    parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
-    return read_words(parser, command) if parser is not None else (None, None)
-
-
-def _arguments(
-    command: LaunchCommand,
-    profile: ScriptProfile | None,
-    found: Recipe | None,
-    consumer: Fact[str],
-    given: Passed | None,
-    passed: Mapping[str, Fact[str]],
-) -> dict[str, Fact[Any]]:
-    if found is not None:
-        return recipe_arguments(command, found, default_arguments(command, profile))
-    own = given.values if given is not None and consumer.get_or("") != "hf" else {}
-    effective = effective_arguments(command, profile, consumer, passed)
-    # What the parser makes of the words is better than a default, which an abbreviated option has replaced.
-    return {**own, **{name: fact for name, fact in effective.items() if name in passed or name not in own}}
-
-
-def _is_plain(command: LaunchCommand) -> bool:
-    return command.launcher == "python" and not command.outer
-
-
-def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice, named: tuple[str, Location] | None) -> bool:
-    """The script changes the config; what it does to a dict of its own is known.
-
-    Whether another module writes into the config that its engine opens (``named``), `config_path` has looked at.
-    """
-    if profile is None or (choice.doc is not None and choice.doc in profile.config_docs):
-        return False
-    return profile.changes_config and (named is None or named[1].path == profile.path)
-
-
-def _script_path(command: LaunchCommand, files: Files) -> str | None:
-    word = command.script
-    if word is None:
-        module = TOOLS.get(command.program)
-        return files.find_module(module) if module is not None else None
-    if command.is_module:
-        return files.find_module(word.text) if word.text else None
-    if word.text and word.text.endswith((".py", ".ipynb")):
-        return files.find(word.text)
-    module = console_scripts(files.launch_path, files.workspace).get(program_name(word))
-    return files.find_module(module) if module is not None else None
