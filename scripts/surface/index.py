@@ -63,7 +63,6 @@ class Release:
     url: str
     sha256: str
     uploaded: str
-    requires_python: str
 
 
 def wanted(library: str) -> list[Release]:
@@ -106,9 +105,8 @@ def _releases(library: str) -> Iterator[Release]:
         if _preference(file)[0] == len(_SMALL) + 2:
             continue
         uploaded = min(str(each["upload-time"]) for each in found)[:10]
-        python = file.get("requires-python") or ""
         digest = file["hashes"]["sha256"]
-        yield Release(library, version, file["filename"], file["url"], digest, uploaded, python)
+        yield Release(library, version, file["filename"], file["url"], digest, uploaded)
 
 
 def _index(project: str) -> dict[str, Any]:

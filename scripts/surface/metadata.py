@@ -1,10 +1,9 @@
-"""What a release says of itself: what it requires, on which Pythons, and which programs it installs."""
+"""What a release says of itself: which programs it installs."""
 
 from __future__ import annotations
 
 import ast
 import configparser
-import email.parser
 import re
 import zipfile
 from typing import Any
@@ -20,23 +19,10 @@ def metadata(path: str) -> dict[str, Any]:
             return texts.read(found).decode("utf-8", "replace") if found else ""
 
         wheel = text(".dist-info/METADATA")
-        head = email.parser.HeaderParser().parsestr(wheel or text("/PKG-INFO"))
-        requires = head.get_all("Requires-Dist") or []
-        if not wheel and not requires:
-            requires = _listed(text("requirements/requirements.txt")) or _listed(text("/requires.txt"))
         programs = _programs(text("/entry_points.txt"))
         if not wheel and not programs:
             programs = _scripts(text("/setup.py"))
-        found = {"requires": requires, "programs": programs}
-        if python := head.get("Requires-Python"):
-            found["requires_python"] = python
-        return found
-
-
-def _listed(text: str) -> list[str]:
-    """The requirements of an sdist as its own list has them."""
-    lines = [line.split(" #")[0].strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith(("#", "-", "["))]
+        return {"programs": programs}
 
 
 def _programs(text: str) -> dict[str, str]:

@@ -137,12 +137,7 @@ def test_a_dataclass_takes_its_fields_and_those_of_its_bases() -> None:
     assert "use_dora" in names
 
 
-def test_metadata_of_releases() -> None:
-    history = surface("peft")
-    assert history is not None
-    assert history.uploaded("0.3.0") == "2023-05-03"
-    assert history.requires_python("0.21.2") == ">=3.10.0"
-    assert "transformers" in history.requires("0.21.2")
+def test_programs_of_releases() -> None:
     accelerate = surface("accelerate")
     assert accelerate is not None
     assert accelerate.entry_points("1.15.0")["accelerate"] == "accelerate.commands.accelerate_cli:main"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile, Span
-from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.launch.launchers.base import World
 from dslint.model.plan.appearing import is_mentioned, is_written, may_appear
 from dslint.model.plan.files import Files
@@ -24,7 +24,8 @@ Hosts = dict[str, list[int]]
 @dataclass(frozen=True, slots=True)
 class HostfileProblem:
     """Why DeepSpeed does not take a hostfile: ``kind`` is ``missing`` | ``empty`` | ``line`` | ``twice``; or what the
-    command asks of it and it does not have: ``nodes`` | ``slots``.
+    command asks of it and it does not have: ``nodes`` | ``slots``, or a ``host`` or ``slot`` of ``--include`` and
+    ``--exclude``.
 
     ``location`` is the line of the file, or the word that names it or asks too much; ``first`` where a host stands
     already, or where the file says less: ``count`` hosts, or slots of a host.
@@ -56,14 +57,31 @@ def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | 
 def _too_few(command: LaunchCommand, source: SourceFile) -> HostfileProblem | None:
     """``--num_nodes`` or ``--num_gpus`` asks for more than the file has: DeepSpeed says nothing about it."""
     hosts = _hosts(source)
-    if hosts is None or any(command.launcher_flag(*names) for names in (("-i", "--include"), ("-e", "--exclude"))):
-        return None
+    chosen = command.launcher_flag("-i", "--include") or command.launcher_flag("-e", "--exclude")
+    if hosts is None or chosen is not None:
+        return _not_there(chosen, source, hosts) if hosts is not None and chosen is not None else None
     nodes, gpus = _number(command, "--num_nodes"), _number(command, "--num_gpus", "--num_accelerators")
     if nodes.get_or(0) > len(hosts):
         return HostfileProblem("nodes", str(nodes.get()), nodes.origins[0], _first(source, hosts), len(hosts))
     host, slots = min(_first_hosts(hosts, nodes).items(), key=lambda item: len(item[1]))
     if gpus.get_or(0) > len(slots):
         return HostfileProblem("slots", str(gpus.get()), gpus.origins[0], _first(source, {host: slots}), len(slots))
+    return None
+
+
+def _not_there(flag: Flag, source: SourceFile, hosts: Hosts) -> HostfileProblem | None:
+    """``--include`` or ``--exclude`` names a host or a slot that the file does not have: DeepSpeed refuses it."""
+    value = flag.value
+    for part in value.text.split("@") if value is not None and value.text else ():
+        host, _, slots = part.partition(":")
+        if value is None or not re.fullmatch(r"[\w.-]+", host):
+            return None
+        if host not in hosts:
+            return HostfileProblem("host", host, value.location, _first(source, hosts), len(hosts))
+        for slot in slots.split(",") if re.fullmatch(r"\d+(,\d+)*", slots) else ():
+            if int(slot) not in hosts[host]:
+                there = _first(source, {host: hosts[host]})
+                return HostfileProblem("slot", f"{host}:{slot}", value.location, there, len(hosts[host]))
     return None
 
 

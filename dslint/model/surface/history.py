@@ -81,19 +81,6 @@ class Surface:
         end = self._resolver.ends(dotted, bit) if bit else None
         return ".".join([part for part in (end[1], end[2], *end[3]) if part]) if end else None
 
-    def requires(self, release: str) -> tuple[str, ...]:
-        """The ``Requires-Dist`` of a release, extras with their markers."""
-        table = self._rows["requirements"]
-        return tuple(table[place] for place in self._row(release)["requires"])
-
-    def requires_python(self, release: str) -> str:
-        """The ``Requires-Python`` of a release; empty when it says nothing."""
-        return str(self._row(release)["python"])
-
-    def uploaded(self, release: str) -> str:
-        """The day on which a release came to the index, such as ``2024-07-24``."""
-        return str(self._row(release)["uploaded"])
-
     def entry_points(self, release: str) -> dict[str, str]:
         """The programs that a release installs -> where they begin, such as ``peft.cli:main``."""
         return dict(self._row(release)["programs"])
@@ -124,7 +111,7 @@ class Surface:
         return {row["version"]: row for row in self._rows["releases"]}
 
     def _row(self, release: str) -> dict[str, Any]:
-        nothing = {"requires": [], "python": "", "uploaded": "", "programs": {}}
+        nothing: dict[str, Any] = {"programs": {}}
         return self._by_release.get(release, nothing)
 
     def _bit(self, release: str) -> int:

@@ -13,7 +13,9 @@ from dslint.model.versions.requirements import PYTHON, Statement
 # Of what is called like these, a project may have several for different uses.
 _MAIN = re.compile(
     r"(requirements?[-_.]?(lock|deepspeed|train|training)?|(deepspeed|train|training)[-_.]?requirements"
-    r"|requirements/(base|default|runtime|common|requirements))\.(txt|in|lock)$",
+    r"|requirements/(base|default|runtime|common|requirements))\.(txt|in|lock)$"
+    # Constraints are those of an environment, not of a use.
+    r"|constraints[-_.\w]*\.txt$",
     re.I,
 )
 _SEVERAL = re.compile(r"\.(txt|in|ya?ml)$|dockerfile", re.I)

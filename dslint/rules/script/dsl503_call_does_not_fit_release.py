@@ -54,9 +54,9 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each call that a release which the project allows refuses."""
     old: set[str] = set()  # libraries whose oldest release was spoken of: that is said once a file
     for call in view.calls:
-        if call.caught & _CAUGHT or _is_told(call.dotted) or is_steady(view, call):
+        if call.caught & _CAUGHT or is_steady(view, call):
             continue
-        standing = view.standing(call.library, call.guards, partial(refused_in, view, call))
+        standing = view.standing(call.library, call.guards, partial(_refuses, view, call))
         if standing is None or not standing.change:
             continue  # where no release takes the call, something else is meant
         if standing.reach == "oldest":
@@ -66,8 +66,15 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
         yield _finding(view, call, standing)
 
 
+def _refuses(view: LibraryUses, call: LibraryCall, release: str) -> bool | None:
+    refused = refused_in(view, call, release)
+    if refused and _is_told(call.dotted) and call.problems[release].startswith("unexpected keyword"):
+        return None
+    return refused
+
+
 def _is_told(dotted: str) -> bool:
-    """The arguments of these classes are another rule's."""
+    """The arguments of these classes by name are another rule's."""
     return dotted in _LIGHTNING_TRAINER or class_of(dotted) is not None
 
 
@@ -93,7 +100,20 @@ from peft import prepare_model_for_kbit_training
 def prepare(model):
     return prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
 """
+_PPO = """\
+from trl import PPOConfig, PPOTrainer
+
+
+def trainer(model, reference, tokenizer):
+    return PPOTrainer(PPOConfig(), model, reference, tokenizer)
+"""
 EXAMPLES = (
+    bad(
+        "A trainer by position",
+        {"requirements.txt": "trl==0.14.0\n", "train.py": _PPO},
+        "train.py:5 error",
+    ),
+    good("The release for which it was written", {"requirements.txt": "trl==0.11.4\n", "train.py": _PPO}),
     bad(
         "An argument that came later",
         {"requirements.txt": "peft==0.5.0\n", "train.py": _KBIT},
