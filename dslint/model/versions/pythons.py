@@ -21,6 +21,7 @@ _CREATES = re.compile(
     r"|\b(?:uv[ \t]+venv|uv[ \t]+python[ \t]+(?:install|pin)|pyenv[ \t]+(?:install|local|global))\b[^\n;&|`]*?(3\.\d+)"
     r"|\bpython(3\.\d+)[ \t]+-m[ \t]+venv\b"
 )
+_INSTALLS_PROJECT = re.compile(r"\bpip3?[ \t]+install\b[^\n]*?[ \t](?:\.(?=[\[\s]|$)|-r[ \t]*\S*requirements\.txt)")
 _LISTED = re.compile(r"^[ \t-]*[\"']?python-version[\"']?[ \t]*:[ \t]*(\[[^\]]*\]|[^\n#]*)", re.M)
 _ITEMS = re.compile(r"^[ \t]*python-version[ \t]*:[ \t]*\n((?:[ \t]*-[^\n]*\n?)+)", re.M)
 
@@ -37,9 +38,15 @@ def workflow(source: SourceFile) -> Iterator[Statement]:
     from dslint.model.versions.manifests import installs
 
     spans = [match.span(1) for pattern in (_LISTED, _ITEMS) for match in pattern.finditer(source.text)]
-    for start, end in spans:
-        for found in re.finditer(r"(?<![\w.])3\.\d+(?![\w.]*\}\})", source.text[start:end]):
-            yield Statement(PYTHON, f"=={found[0]}.*", Span(start + found.start(), start + found.end()), certain=False)
+    found = [
+        (match[0], Span(start + match.start(), start + match.end()))
+        for start, end in spans
+        for match in re.finditer(r"(?<![\w.])3\.\d+(?![\w.]*\}\})", source.text[start:end])
+    ]
+    # One Python on which the project itself is installed is the one that it is meant for.
+    is_one = len({release for release, _ in found}) == 1 and _INSTALLS_PROJECT.search(source.text) is not None
+    for release, span in found:
+        yield Statement(PYTHON, f"=={release}.*", span, certain=is_one)
     yield from installs(source)
 
 

@@ -49,7 +49,7 @@ def _bound(source: SourceFile, statement: Statement) -> Bound:
         statement.taken_from,
         statement.certain,
         statement.marker,
-        is_variant(source.path),
+        is_variant(source.path) and not (statement.name == PYTHON and statement.certain),
     )
 
 

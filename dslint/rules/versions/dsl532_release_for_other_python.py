@@ -55,6 +55,18 @@ EXAMPLES = (
     bad("a README", {
         "requirements.txt": "trl==0.15.2\n", "README.md": "    conda create -n rl python=3.8\n", **_TRAIN,
     }, "requirements.txt:1 warning"),
+    bad("a workflow that installs the project", {
+        "pyproject.toml": '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.10"\n'
+        'dependencies = ["torch==2.1.0"]\n',
+        ".github/workflows/tests.yml": 'jobs:\n  smoke:\n    steps:\n      - with:\n          python-version: "3.12"\n'
+        "      - run: pip install .\n", **_TRAIN,
+    }, "pyproject.toml:5 warning"),
+    good("a workflow for the style of the code", {
+        "pyproject.toml": '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.10"\n'
+        'dependencies = ["torch==2.1.0"]\n',
+        ".github/workflows/lint.yml": 'jobs:\n  lint:\n    steps:\n      - with:\n          python-version: "3.12"\n'
+        "      - run: pip install ruff\n", **_TRAIN,
+    }),
     good("the Python fits", {
         "requirements.txt": "transformers==4.50.0\ntorch==2.1.2\n", "Dockerfile": "FROM python:3.10\n", **_TRAIN,
     }),
