@@ -26,6 +26,8 @@ PARSERS = {
     "completion": "dslint.completion:completion_parser",
     "help": "dslint.commands:help_parser",
 }
+# What is longer was meant as a path.
+_LONGEST = 40
 # What people type who know another tool.
 _MEANT = {
     "explain": "rule",
@@ -79,7 +81,8 @@ def show_help(arguments: list[str]) -> int:
 
 def no_command(word: str) -> str:
     """What to say of a first word that is neither a command nor a path; empty where it may be meant as a path."""
-    if not word.replace("-", "").isalpha() or word.startswith("-") or os.path.lexists(word):
+    is_word = len(word) <= _LONGEST and word.replace("-", "").isalpha() and not word.startswith("-")
+    if not is_word or os.path.lexists(word):
         return ""
     meant = _MEANT.get(word.lower())
     if meant is None:

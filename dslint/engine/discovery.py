@@ -97,11 +97,11 @@ def kind_of(name: str) -> str:
     suffix = os.path.splitext(name)[1].lower()
     if name in _TASKS:
         return "tasks"
-    if suffix in _MANIFESTS and is_version_file(name):
-        return "manifest"
     kind = KIND_BY_NAME.get(name.partition(".")[0].lower())
     if kind is not None and suffix not in KIND_BY_SUFFIX:  # also ``Dockerfile.gpu``
         return kind
+    if suffix in _MANIFESTS and is_version_file(name):
+        return "manifest"
     if not suffix:
         # .gitignore, .env and the like are known by name: nothing of ours.
         return "-" if name.startswith(".") else ""

@@ -717,5 +717,5 @@ def test_a_named_script_that_does_not_parse_is_said_also_where_no_rule_would_loo
         _, out, _ = dslint(project, *cache, ".")
         assert "train.py" not in out
         code, out, _ = dslint(project, *cache, "train.py", "fine.py", "other.py")
-        assert (code, [line.split(" syntax")[0] for line in out.splitlines()]) == (1, ["train.py:2:5: DSL900"])
+        assert (code, [line.split(" syntax")[0] for line in out.splitlines()]) == (1, ["train.py:2:5: DSL900 error:"])
     assert dslint(project, "--ignore", "DSL900", "train.py")[0] == 0

@@ -79,7 +79,10 @@ def test_broken_rows_count_as_none(files: list[Path]) -> None:
     (file,) = files
     tables = json.loads(file.read_text())
     for broken in (1, None, "x", [1], [{}], [{"c": "DSL201"}], {"c": 1}):
-        file.write_text(json.dumps({name: dict.fromkeys(rows, broken) for name, rows in tables.items()}))
+        rows_of = {
+            name: dict.fromkeys(rows, broken) if isinstance(rows, dict) else [broken] for name, rows in tables.items()
+        }
+        file.write_text(json.dumps(rows_of))
         assert dslint().codes == ["DSL221", "DSL201"], broken
         file.write_text(json.dumps(dict.fromkeys(tables, broken)))
         assert dslint().codes == ["DSL221", "DSL201"], broken

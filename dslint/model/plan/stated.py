@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.core.fact import Fact, absent
+from dslint.core.fact import Fact, absent, unknown
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World
+from dslint.model.launch.launchers.counts import ELSEWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,15 @@ def filled_counts(command: LaunchCommand, counts: World, stated: StatedCounts) -
     if stated == StatedCounts():
         return counts
     default_nodes, default_each = _defaults(command, counts)
-    own = World(absent() if default_nodes else counts.nodes, absent() if default_each else counts.per_node,
-                 absent() if default_nodes or default_each else counts.total)  # fmt: skip
+    if _is_assumed_machine(command):  # the total is certain, how many machines share it is not
+        own = World(absent(), absent(), counts.total)
+        counts = counts if stated.nodes.is_absent and stated.processes_per_node.is_absent else _open(counts)
+    else:
+        own = World(
+            absent() if default_nodes else counts.nodes,
+            absent() if default_each else counts.per_node,
+            absent() if default_nodes or default_each else counts.total,
+        )
     nodes, each = _or(own.nodes, stated.nodes), _or(own.per_node, stated.processes_per_node)
     world = own.total if own.total.is_known else stated.world_size
     if world.is_known:
@@ -92,6 +100,18 @@ def _defaults(command: LaunchCommand, counts: World) -> tuple[bool, bool]:
         counts.nodes.is_known and not said[0],
         counts.per_node.is_known and not (said[1] or is_deepspeed),
     )
+
+
+def _is_assumed_machine(command: LaunchCommand) -> bool:
+    """``accelerate launch --num_processes N`` of which nothing says how many machines share it: one is assumed."""
+    names = ("--num_machines", *ELSEWHERE)
+    return command.launcher == "accelerate" and not any(command.launcher_flag(name) is not None for name in names)
+
+
+def _open(counts: World) -> World:
+    """The counts of which only the total is certain."""
+    why: Fact[int] = unknown("the machines do not share the processes evenly")
+    return World(why, why, counts.total)
 
 
 def _or(fact: Fact[int], other: Fact[int]) -> Fact[int]:

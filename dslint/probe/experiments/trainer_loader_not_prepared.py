@@ -18,6 +18,7 @@ EXPERIMENT = Experiment(
     rules=("DSL655",),
     flavour="transformers",
     cpu_only=True,
+    one_host=True,
     expect=Expect((Kind.WRONG,), r"item \d+ is seen by \d+ ranks"),
     cases=(
         Case("whole", {"part": False}),

@@ -172,6 +172,7 @@ EXAMPLES = (
         "train.py": TRAINER.replace("HfArgumentParser,", "GlueDataTrainingArguments, HfArgumentParser,").replace(
             "(TrainingArguments)", "((GlueDataTrainingArguments, TrainingArguments))").replace(
             "(training_", "(_, training_"),
+        "requirements.txt": "transformers==4.56.0\n",
     }),
     good("an imported name that stands for a class of the file further down", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",

@@ -119,7 +119,7 @@ EXAMPLES = (
         "run.sh": _run("--dataset_name d --max_length 512"), "requirements.txt": "trl==0.25.0\n", "train.py": _TRL,
     }),
     good("a class of trl that takes any name", {
-        "run.sh": _run("--overwrite_output_dir"), "requirements.txt": _FIVE,
+        "run.sh": _run("--overwrite_output_dir"), "requirements.txt": f"{_FIVE.strip()}\ntrl==0.12.0\n",
         "train.py": _TRL.replace("SFTConfig", "PPOv2Config"),
     }),
     good("unknown arguments pass", {

@@ -15,7 +15,10 @@ Scripts that stop at once without a launcher are DSL444. Trainers of transformer
 themselves.
 
 **Evidence.** accelerate 1.15 and torch 2.13, run: without `RANK` in the environment `Accelerator()` is one process; a
-group of two with one process ends in `DistStoreError: Timed out waiting for clients. 1/2 clients joined`.
+group of two with one process ends in `DistStoreError: Timed out waiting for clients. 1/2 clients joined`. Lightning
+2.6.0,
+run with the variables that Slurm sets: with `SLURM_NTASKS=1` a Trainer of `devices=4` has a world of one
+(`SLURMEnvironment.detect`); without the variable it starts four processes. Slurm sets it where a job states its tasks.
 """
 
 from __future__ import annotations
@@ -130,6 +133,8 @@ EXAMPLES = (
         "job.sh:6 warning"),
     bad("no srun for Lightning", {"job.sh": _JOB % (4, 4, "python train.py"), "train.py": _LIGHTNING % 4},
         "job.sh:6 warning"),
+    bad("Lightning in a job of one task", {"job.sh": _JOB % (1, 4, "python train.py"), "train.py": _LIGHTNING % 4},
+        "job.sh:6 warning"),
     bad("one of four GPUs", {"job.sh": _JOB % (1, "a100:4", "python -u train.py"), "train.py": _ACCELERATE},
         "job.sh:6 warning"),
     bad("a script that the job calls", {
@@ -151,6 +156,9 @@ EXAMPLES = (
     good("one GPU", {"job.sh": _JOB % (1, 1, "python train.py"), "train.py": _ACCELERATE}),
     good("Lightning starts a process for each GPU itself, as no tasks are asked for", {
         "job.sh": "#!/bin/bash\n#SBATCH --gres=gpu:4\npython train.py\n", "train.py": _LIGHTNING % 4,
+    }),
+    good("the variable that Lightning asks for is set by hand", {
+        "job.sh": _JOB % (1, 4, "export SLURM_JOB_NAME=interactive\npython train.py"), "train.py": _LIGHTNING % 4,
     }),
     good("tasks for the CPUs of one GPU", {"job.sh": _JOB % (8, 1, "python train.py"), "train.py": _ACCELERATE}),
     good("one GPU a pod", {"job.yaml": _POD % 1, "train.py": _GROUP}),
@@ -212,7 +220,14 @@ def _told(plan: RunPlan, ranks: RankUse) -> tuple[str, tuple[Location, ...]] | N
             tasks.origins,
         )
     if ranks.how == "lightning":
-        return None
+        is_told = any(name in command.env for name in ("SLURM_NTASKS", "SLURM_JOB_NAME"))
+        if is_told or tasks.get_or(0) != 1 or gpus.get_or(1) < 2:
+            return None
+        return (
+            f"Lightning takes the one task of the Slurm job for its only process: {gpus.get() - 1} of {gpus.get()} GPUs"
+            " stay idle, whatever `devices` says",
+            (*tasks.origins, *gpus.origins),
+        )
     if gpus.get_or(1) > 1:
         return f"plain `python` is one process on one of {gpus.get()} GPUs: the others stay idle", gpus.origins
     unused = plan.unused

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
 from dslint.model.context import Context
 from dslint.model.launch.devices import VISIBLE
 from dslint.model.launch.slurmjob import machine_gpus, step_tasks
@@ -95,7 +96,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if count == 1 and doc.get("/distributed_type") not in ("MULTI_GPU", "FSDP"):  # one process may spread its model
         return
     more = "the last ones have no device" if count > gpus.get() else f"{gpus.get() - count} of them stay idle"
-    message = f"{count} processes on a machine for {gpus.get()} GPUs of its job: {more}"
+    message = f"{counted(count, 'process')} on a machine for {gpus.get()} GPUs of its job: {more}"
     yield _finding(plan, "num_processes", message, gpus, Severity.WARNING)
 
 

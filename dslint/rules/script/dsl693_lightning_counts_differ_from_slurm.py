@@ -12,7 +12,7 @@ alone.
 `num_nodes=int(os.environ["SLURM_NNODES"])`.
 
 **When it stays quiet.** A job without `--ntasks-per-node`; numbers that are not known, such as `devices="auto"`; a
-Trainer with `plugins`, which may hold another environment; commands without `srun`.
+Trainer with `plugins`, which may hold another environment; commands without `srun` (DSL446).
 
 **Evidence.** `SLURMEnvironment.validate_settings` of pytorch-lightning 2.1 to 2.6.
 """
@@ -128,7 +128,6 @@ EXAMPLES = (
         "the variable of Slurm",
         _project(_JOB % (2, 8), ', devices=8, num_nodes=int(os.environ["SLURM_NNODES"])', before="import os\n\n"),
     ),
-    good("no srun", _project((_JOB % (1, 8)).replace("srun ", ""), ", devices=4")),
     good(
         "another environment",
         _project(

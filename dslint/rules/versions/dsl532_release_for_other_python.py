@@ -8,7 +8,7 @@ everything before it was built. Where a range is stated, pip quietly takes a rel
 
 **When it stays quiet.** When no file names one Python (a base image `python:3.8`, `conda create ... python=3.10`,
 `.python-version`, `python=3.9` of a conda environment, a closed `requires-python`); when some allowed release installs.
-A Python that only a text or a workflow names makes it a warning.
+A Python that only a text or a workflow names makes it a warning; one that a folder further up names counts for nothing.
 
 **Evidence.** `Requires-Python` and the wheel tags of every release on the index (`schemas/releases.json`);
 `pip install --dry-run --no-deps --only-binary=:all: --python-version ...` of pip 23.2.1 refused every bad example.
@@ -94,6 +94,8 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
         bound = allowed.pin or next((bound for bound in allowed.bounds if bound.specifier), None)
         if bound is None or bound.origin is None or bound.taken_from:
             continue
+        if _home(bound.origin.path) != _home(python.origin.path):
+            continue
         is_told = python.origin.path.endswith(".md") or ".github/" in python.origin.path
         yield META.finding(
             bound.origin,
@@ -102,6 +104,18 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
             related=(python.origin.labelled(f"Python {python.version}"),),
             severity=Severity.WARNING if is_told else None,
         )
+
+
+# Folders whose files speak for the project around them.
+_PARTS = frozenset({"requirements", "docker", "dockerfile", "dockerfiles", ".devcontainer", ".github", "workflows"})
+
+
+def _home(path: str) -> tuple[str, ...]:
+    """Return the folder that a file speaks for: an image of the whole repository is none of a project inside."""
+    parts = path.split("/")[:-1]
+    while parts and parts[-1].lower() in _PARTS:
+        parts.pop()
+    return tuple(parts)
 
 
 def _why(allowed: AllowedReleases) -> str:

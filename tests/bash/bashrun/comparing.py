@@ -216,7 +216,7 @@ def _compare_group(source: SourceFile, group: list[LaunchCommand], launches: lis
 
 
 def _compare_environment(source: SourceFile, command: LaunchCommand, launches: list[Launch], figures: Figures) -> None:
-    known = {n: f.get() for n, f in command.env.items() if f.is_known and not n.startswith("SBATCH_")}
+    known = {n: f.get() for n, f in command.env.items() if f.is_known and not n.startswith(("SBATCH_", "MACHINE_GPUS"))}
     figures.variables += len(known)
 
     def wrong(launch: Launch) -> list[tuple[str, str, str | None]]:

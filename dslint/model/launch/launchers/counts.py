@@ -117,13 +117,13 @@ def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
         return World(alone, alone, alone)
     if total.is_absent:
         total = unknown("the accelerate config decides")
-    elif nodes.is_absent and last(parsed.flags, *_ELSEWHERE) is None:
+    elif nodes.is_absent and last(parsed.flags, *ELSEWHERE) is None:
         nodes = one(place, "one machine, unless a config in the home directory says otherwise")
     return World(nodes, divided(total, nodes), total)
 
 
 # They name a file that may say how many machines there are, or speak of one among several.
-_ELSEWHERE = ("--config_file", "--machine_rank", "--main_process_ip", "--deepspeed_hostfile", "--mpirun_hostfile")
+ELSEWHERE = ("--config_file", "--machine_rank", "--main_process_ip", "--deepspeed_hostfile", "--mpirun_hostfile")
 
 
 def slurm_tasks(parsed: Parsed, env: Mapping[str, Fact[str]]) -> World:
