@@ -11,6 +11,7 @@ from dslint.engine.discovery import kind_of
 from dslint.engine.run import check_paths
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import SNIPPETS, read_launch_docs
+from dslint.model.launch.sources.dockerfile import dockerfile_snippets
 from dslint.model.launch.sources.pythonfile import python_snippets
 from dslint.settings import Settings
 
@@ -299,3 +300,12 @@ def test_escapes_of_foreign_code_are_not_warned_of(recwarn: pytest.WarningsRecor
     source = SourceFile("start.py", 'import os\nos.system("torchrun \\-\\-standalone train.py")\n')
     assert list(python_snippets(source))
     assert not recwarn.list
+
+
+def test_words_that_docker_run_adds_to_an_entrypoint_are_not_known() -> None:
+    source = SourceFile("Dockerfile", 'FROM x\nENTRYPOINT ["torchrun", "train.py"]\n')
+    (snippet,) = dockerfile_snippets(source)
+    assert snippet.text.startswith("torchrun train.py $")
+    with_command = SourceFile("Dockerfile", 'FROM x\nENTRYPOINT ["torchrun", "train.py"]\nCMD ["--lr", "1"]\n')
+    (snippet,) = dockerfile_snippets(with_command)
+    assert "$" not in snippet.text

@@ -19,6 +19,10 @@ _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"[^\"$`\\]*\"|'[^']*'|[^\s\"'$`\\]*)(?=\s|
 _OLD_PAIR = re.compile(r"([A-Za-z_]\w*)[ \t]+([^\s=\"'$`\\][^\"'$`\\\n]*)$")
 
 
+# What stands after the name of the image in `docker run image ...`.
+_ADDED = " $DOCKER_RUN_WORDS"
+
+
 def dockerfile_snippets(source: SourceFile) -> Iterator[Snippet]:
     """The instructions that may launch something; the image decides over the directory and further variables."""
     variables: dict[str, Value | None] = {}
@@ -46,12 +50,15 @@ def _started(start_of: dict[str, tuple[str, int]], variables: dict[str, Value | 
     entry, cmd = start_of.get("ENTRYPOINT"), start_of.get("CMD")
     words = _exec_form(entry[0]) if entry is not None else None
     if entry is not None and (cmd is None or words is None):
-        yield from _snippets(*entry, [], variables)
+        yield from _snippets(*entry, [], variables, is_open=cmd is None)
     elif cmd is not None:
         yield from _snippets(*cmd, words or [], variables)
 
 
-def _snippets(rest: str, base: int, before: list[object], variables: dict[str, Value | None]) -> Iterator[Snippet]:
+def _snippets(
+    rest: str, base: int, before: list[object], variables: dict[str, Value | None], *, is_open: bool = False
+) -> Iterator[Snippet]:
+    """The commands of one instruction; ``is_open``: ``docker run`` adds the words of its own command."""
     image: Fact[str] = unknown(IMAGE_DECIDES)
     known = (dict(variables), frozenset(variables), True, image)
     words = _exec_form(rest)
@@ -59,6 +66,8 @@ def _snippets(rest: str, base: int, before: list[object], variables: dict[str, V
     if not text_may_launch(line):
         return
     at = shell_text(words) if words is not None and not before else None
+    if is_open and words is not None and at is None:
+        line += _ADDED
     if words is None:
         yield Snippet(line, base, None, *known)
     else:
