@@ -276,7 +276,7 @@ def versions_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", nargs="*", default=[], metavar="PATH", help="the project (default: .)")
     shown = parser.add_argument_group("output")
-    shown.add_argument("--output-format", choices=PLAN_FORMATS[:2], default="text", help="default: text")
+    format_flag(shown, PLAN_FORMATS[:2], default="text", help="default: text")
     shown.add_argument("--requirements", action="store_true", help="only lines for a requirements file")
     shown.add_argument("-o", "--output-file", metavar="FILE", help="write it to a file")
     _stated_versions(parser.add_argument_group("facts that no file states"))

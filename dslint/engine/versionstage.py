@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from dslint.model.versions.project import Requirements
     from dslint.rules.info import RuleInfo
 
-# Folders whose files speak for the project around them.
-_PARTS = frozenset({"requirements", "docker", "dockerfile", "dockerfiles", ".devcontainer"})
-
 
 def version_findings(
     rules: Sequence[RuleInfo],
@@ -46,16 +43,11 @@ def version_findings(
 def requirements_around(paths: Iterable[str], surroundings: Surroundings) -> Iterator[Requirements]:
     """The documents of the folders in which these requirement files count."""
     from dslint.model.versions.project import requirements_in
+    from dslint.model.versions.resolve import home_of
 
-    folders = dict.fromkeys(map(_folder_of, sorted(paths)))
-    for folder in folders:
+    for folder in dict.fromkeys(home_of(os.path.abspath(path)) for path in sorted(paths)):
         found = requirements_in(
             folder, surroundings.files_in(folder), surroundings.allowed(os.path.join(folder, "any"))
         )
         if found is not None:
             yield found
-
-
-def _folder_of(path: str) -> str:
-    folder = os.path.dirname(os.path.abspath(path))
-    return os.path.dirname(folder) if os.path.basename(folder).lower() in _PARTS else folder

@@ -16,7 +16,7 @@ from dslint.model.context import Context
 from dslint.model.standing.allowance import Allowance, allowance
 from dslint.model.standing.presence import first_missing, is_there
 from dslint.model.standing.standing import Standing, stand
-from dslint.model.surface import surface
+from dslint.model.surface import LIBRARIES, surface
 from dslint.python.names import Names, names_of
 from dslint.python.scopes import statements
 from dslint.python.source import Module
@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from dslint.rules.librarycalls import LibraryCall
 
 # The packages whose names are followed.
-TRACKED = frozenset(
-    {
-        *("torch", "deepspeed", "transformers", "accelerate", "trl", "peft", "datasets", "lightning"),
-        *("pytorch_lightning", "mmengine", "bitsandbytes", "diffusers"),
-    }
-)
+TRACKED = frozenset(LIBRARIES)
 # Bytes without which a file imports none of them.
 MARKERS = (
     r"torch|deepspeed|transformers|accelerate|trl|peft|datasets|lightning|mmengine|bitsandbytes|diffusers",

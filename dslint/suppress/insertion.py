@@ -14,6 +14,7 @@ from typing import Any
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
 from dslint.engine.discovery import kind_of
+from dslint.parse.nesting import syntax_tree
 from dslint.suppress.logical import physical_lines, python_statements, shell_commands
 
 # Comments stand beside the line in these; in the others at the top of the file, or in the settings.
@@ -124,7 +125,7 @@ def is_same(before: str, after: str, kind: str) -> bool:
 
 def _meaning(text: str, kind: str) -> Any:
     if kind == "script":
-        return ast.dump(ast.parse(text))
+        return ast.dump(syntax_tree(text))
     if kind == "yaml":
         from dslint.parse.yamldoc import parse_yaml
 

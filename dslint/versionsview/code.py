@@ -11,7 +11,7 @@ from dslint.core.source import Location, SourceFile
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.model.context import Context
 from dslint.model.standing.presence import read_as
-from dslint.model.versions.known import releases_of
+from dslint.model.versions.known import distribution_of, releases_of
 from dslint.parse.reading import Unreadable, decode
 from dslint.python.project import Project
 from dslint.rules.gonenames import is_missing
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dslint.model.surface import Surface
     from dslint.python.uses.kinds import Use
 
-# The distribution of a package, where it has another name.
-DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
 _ALL = frozenset({"", "Exception", "BaseException"})
 _OF_ATTRIBUTES = _ALL | {"AttributeError"}
 _OF_IMPORTS = _ALL | {"ImportError", "ModuleNotFoundError"}
@@ -86,8 +84,7 @@ class CodeReader:
         if surface is None:
             return
         if not needs.read:
-            distribution = DISTRIBUTIONS.get(package, package)
-            usual = (release.version for release in releases_of(distribution) if not release.is_yanked)
+            usual = (release.version for release in releases_of(distribution_of(package)) if not release.is_yanked)
             needs.read = {release: read for release in usual if (read := read_as(surface.releases, release))}
         standing_for: dict[str, list[str]] = {}
         for release, read in needs.read.items():

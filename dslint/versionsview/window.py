@@ -12,12 +12,10 @@ from dslint.engine.surroundings import Surroundings
 from dslint.model.context import Context
 from dslint.model.versions.allowed import STATED, AllowedReleases, PythonUsed
 from dslint.model.versions.importing import importable
-from dslint.model.versions.known import release_of, releases_of
+from dslint.model.versions.known import package_of, release_of, releases_of
 from dslint.model.versions.requirements import FOLLOWED
 from dslint.settings import Settings
-from dslint.versionsview.code import DISTRIBUTIONS, CodeNeeds, CodeReader, Limit
-
-_PACKAGES = {distribution: package for package, distribution in DISTRIBUTIONS.items()}
+from dslint.versionsview.code import CodeNeeds, CodeReader, Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,9 @@ def window_of(paths: Sequence[str], settings: Settings) -> Window:
     allowed = surroundings.allowed(f"{paths[0].rstrip('/')}/any" if len(paths) == 1 else "any")
     names = [
         name for name in FOLLOWED
-        if allowed.of(name).bounds or reader.needs.get(_PACKAGES.get(name, name)) is not None
+        if allowed.of(name).bounds or reader.needs.get(package_of(name)) is not None
     ]  # fmt: skip
-    windows = [_window(allowed.of(name), reader.needs.get(_PACKAGES.get(name, name))) for name in names]
+    windows = [_window(allowed.of(name), reader.needs.get(package_of(name))) for name in names]
     pins = _pins(windows, allowed.python.version)
     return Window(
         allowed.python,

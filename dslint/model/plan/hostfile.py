@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.core.fact import Fact, absent, known, unknown
@@ -71,18 +72,23 @@ def _too_few(command: LaunchCommand, source: SourceFile) -> HostfileProblem | No
 
 def _not_there(flag: Flag, source: SourceFile, hosts: Hosts) -> HostfileProblem | None:
     """``--include`` or ``--exclude`` names a host or a slot that the file does not have: DeepSpeed refuses it."""
-    value = flag.value
-    for part in value.text.split("@") if value is not None and value.text else ():
-        host, _, slots = part.partition(":")
-        if value is None or not re.fullmatch(r"[\w.-]+", host):
+    for host, _, numbers in _chosen(flag):
+        if flag.value is None or not re.fullmatch(r"[\w.-]+", host):
             return None
         if host not in hosts:
-            return HostfileProblem("host", host, value.location, _first(source, hosts), len(hosts))
-        for slot in slots.split(",") if re.fullmatch(r"\d+(,\d+)*", slots) else ():
-            if int(slot) not in hosts[host]:
+            return HostfileProblem("host", host, flag.value.location, _first(source, hosts), len(hosts))
+        for slot in numbers:
+            if slot not in hosts[host]:
                 there = _first(source, {host: hosts[host]})
-                return HostfileProblem("slot", f"{host}:{slot}", value.location, there, len(hosts[host]))
+                return HostfileProblem("slot", f"{host}:{slot}", flag.value.location, there, len(hosts[host]))
     return None
+
+
+def _chosen(flag: Flag) -> Iterator[tuple[str, str, list[int]]]:
+    """The hosts of ``--include`` or ``--exclude``, each with the text of its slots, and the numbers in it."""
+    for part in flag.value.text.split("@") if flag.value is not None and flag.value.text is not None else ():
+        host, _, slots = part.partition(":")
+        yield host, slots, [int(s) for s in slots.split(",")] if re.fullmatch(r"\d+(,\d+)*", slots) else []
 
 
 def _first(source: SourceFile, hosts: Hosts) -> Location | None:
@@ -155,11 +161,9 @@ def _filtered(command: LaunchCommand, hosts: Hosts) -> Hosts | None:
     if flag.value is None or flag.value.text is None or (include and exclude):
         return None
     named: Hosts = {}
-    for part in flag.value.text.split("@"):
-        host, _, slots = part.partition(":")
+    for host, slots, numbers in _chosen(flag):
         if host in named:
             return None  # releases differ in what they make of it
-        numbers = [int(s) for s in slots.split(",")] if re.fullmatch(r"\d+(,\d+)*", slots) else []
         if host not in hosts or (slots and not numbers) or set(numbers) - set(hosts[host]):
             return None
         named[host] = list(dict.fromkeys(numbers)) or hosts[host]

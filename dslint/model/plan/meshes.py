@@ -13,6 +13,7 @@ from dslint.model.plan.parser.options import Passed
 from dslint.model.plan.scriptrun import imported_sources
 from dslint.parse.astplaces import AstPlaces
 from dslint.parse.data import DataDoc
+from dslint.parse.python import parse_ast
 
 _MAKES = "init_device_mesh"
 _CONFIGS = (".yaml", ".yml", ".json")
@@ -62,10 +63,8 @@ def mesh_of(command: LaunchCommand, script: str | None, given: Passed | None, fi
 
 
 def _tree(source: SourceFile) -> ast.Module | None:
-    try:
-        return ast.parse(source.text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    tree = parse_ast(source)
+    return tree if isinstance(tree, ast.Module) else None
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

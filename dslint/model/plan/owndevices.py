@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dslint.core.source import Location, SourceFile
 from dslint.parse.astplaces import AstPlaces
+from dslint.parse.python import parse_ast
 
 _NAME = "CUDA_VISIBLE_DEVICES"
 _LIST = re.compile(r"\s*\d{1,2}\s*(?:,\s*\d{1,2}\s*)*")
@@ -26,9 +27,8 @@ def own_devices(source: SourceFile) -> OwnDevices | None:
     """What the script writes at its top, or in functions outside of tests; ``None`` where it writes several lists."""
     if _NAME not in source.text or not source.path.endswith(".py"):
         return None
-    try:
-        tree = ast.parse(source.text)
-    except (SyntaxError, ValueError, RecursionError):
+    tree = parse_ast(source)
+    if not isinstance(tree, ast.Module):
         return None
     if len(re.findall(rf"[\"']{_NAME}[\"']\]?\s*(?:=[^=]|,)", source.text)) != 1:
         return None

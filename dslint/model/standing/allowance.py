@@ -8,10 +8,8 @@ from functools import lru_cache
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.versions.allowed import STATED, UNKNOWN, AllowedReleases
-from dslint.model.versions.known import release_of, releases_of
+from dslint.model.versions.known import distribution_of, release_of, releases_of
 
-# The distribution of a package, where it has another name.
-_DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
 # Distributions that install the same release of another one.
 _WITH = {"pytorch_lightning": "lightning"}
 
@@ -40,7 +38,7 @@ class Allowance:
 
 def allowance(library: str, context: Context) -> Allowance:
     """The releases of a library that the project around a file allows."""
-    allowed = context.allowed.of(_DISTRIBUTIONS.get(library, library))
+    allowed = context.allowed.of(distribution_of(library))
     if allowed.state not in (STATED, UNKNOWN) and library in _WITH:
         other = context.allowed.of(_WITH[library])
         allowed = other if other.state in (STATED, UNKNOWN) else allowed
@@ -65,5 +63,5 @@ def _on_python(library: str, releases: tuple[str, ...], python: str) -> tuple[st
 @lru_cache(maxsize=32)
 def existing(library: str) -> tuple[str, ...]:
     """All releases of a library, oldest first, also those that were taken back: some projects pin them."""
-    rows = releases_of(_DISTRIBUTIONS.get(library, library))
+    rows = releases_of(distribution_of(library))
     return tuple(release.version for release in rows)

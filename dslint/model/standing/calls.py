@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dslint.core.schemafiles import load_file
+from dslint.model.versions.plain import triple
 
 FILE = "library_calls.json"
 CHANGES = "library_changes.json"
@@ -38,9 +39,9 @@ def made(library: str, title: str, method: str, release: str) -> tuple[Made, ...
     """The calls of a method in a release; ``None`` where they cannot be told, empty where nothing calls it any more."""
     data = _data().get(library, {})
     rows = data.get("classes", {}).get(title, {}).get(method)
-    if not rows or _number(release) < _number(rows[0][0]):
+    if not rows or triple(release) < triple(rows[0][0]):
         return None
-    calls = [row[1] for row in rows if _number(row[0]) <= _number(release)][-1]
+    calls = [row[1] for row in rows if triple(row[0]) <= triple(release)][-1]
     return None if calls is None else tuple(Made(n, tuple(names), tuple(callers)) for n, names, callers in calls)
 
 
@@ -48,7 +49,7 @@ def refusal(library: str, title: str, method: str, release: str) -> str:
     """Why a release refuses a class that has a method of that name; empty where it does not."""
     for row in load_file(CHANGES)["refused_methods"]:
         if (row["library"], row["class"], row["method"]) == (library, title, method):
-            return str(row["error"]) if _number(release) >= _number(row["since"]) else ""
+            return str(row["error"]) if triple(release) >= triple(row["since"]) else ""
     return ""
 
 
@@ -59,9 +60,3 @@ def instead_of(library: str, title: str, method: str) -> str:
         if (row["library"], row["class"], row["method"]) == (library, title, method):
             return str(row["instead"])
     return ""
-
-
-@lru_cache(maxsize=512)
-def _number(release: str) -> tuple[int, ...]:
-    parts = [int(part) if part.isdigit() else 0 for part in release.split(".")[:3]]
-    return tuple([*parts, 0, 0][:3])

@@ -7,6 +7,7 @@ from functools import lru_cache
 from dslint.core.schemafiles import load_file
 from dslint.model.standing.calls import CHANGES
 from dslint.model.surface import Presence, Signature, Surface
+from dslint.model.versions.plain import triple
 
 # So many releases, from the oldest to the newest, tell whether a signature ever changed.
 _SAMPLES = 6
@@ -75,16 +76,7 @@ def read_as(releases: tuple[str, ...], release: str) -> str:
     """
     if release in releases:
         return release
-    wanted = _number(release)
-    same = [other for other in releases if _number(other)[:2] == wanted[:2]]
-    before = [other for other in same if _number(other) <= wanted]
+    wanted = triple(release)
+    same = [other for other in releases if triple(other)[:2] == wanted[:2]]
+    before = [other for other in same if triple(other) <= wanted]
     return before[-1] if before else same[0] if same else ""
-
-
-@lru_cache(maxsize=4096)
-def _number(release: str) -> tuple[int, ...]:
-    parts = []
-    for part in release.split(".")[:3]:
-        digits = "".join(letter for letter in part if letter.isdigit())
-        parts.append(int(digits) if digits else 0)
-    return tuple([*parts, 0, 0][:3])

@@ -6,9 +6,9 @@ unknown there, never absent. docs: schemas/surface/README.md.
 
 from __future__ import annotations
 
-from dslint.model.surface.history import Surface, library_of, surface
+from dslint.model.surface.history import LIBRARIES, Surface, library_of, surface
 from dslint.model.surface.needs import Need
 from dslint.model.surface.presence import Presence
 from dslint.model.surface.signature import Parameter, Signature
 
-__all__ = ["Need", "Parameter", "Presence", "Signature", "Surface", "library_of", "surface"]
+__all__ = ["LIBRARIES", "Need", "Parameter", "Presence", "Signature", "Surface", "library_of", "surface"]

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from dslint.model.standing.presence import is_there
 from dslint.model.surface import Need, surface
+from dslint.model.versions.known import package_of
 from dslint.model.versions.ranges import contains
 from dslint.model.versions.solve import choose
-
-PACKAGES = {"pytorch-lightning": "pytorch_lightning"}
 
 
 class Failure(NamedTuple):
@@ -28,7 +27,7 @@ def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = No
     ``installed``: the release of each distribution that is known to be there. ``module``: for a library, the module
     that is imported where it is not the package itself.
     """
-    packages = {PACKAGES.get(name, name): name for name in installed}
+    packages = {package_of(name): name for name in installed}
     for package, library in packages.items():
         found = surface(package)
         if found is None:

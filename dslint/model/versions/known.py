@@ -7,8 +7,21 @@ from typing import Any, NamedTuple
 
 from dslint.core.schemafiles import load_file
 
+# The distribution of a package, where it has another name.
+_DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
+_PACKAGES = {distribution: package for package, distribution in _DISTRIBUTIONS.items()}
 # A late patch of each, which satisfies what asks for one of its patches.
 _PYTHONS = tuple(f"3.{minor}.20" for minor in range(6, 15))
+
+
+def distribution_of(package: str) -> str:
+    """The distribution that installs a package: ``pytorch-lightning`` for ``pytorch_lightning``."""
+    return _DISTRIBUTIONS.get(package, package)
+
+
+def package_of(distribution: str) -> str:
+    """The package that a distribution installs, as code imports it."""
+    return _PACKAGES.get(distribution, distribution)
 
 
 class Release(NamedTuple):

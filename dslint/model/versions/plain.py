@@ -62,6 +62,13 @@ def numbers(release: str) -> Numbers:
     return tuple(int(number) for number in release.split("."))
 
 
+@lru_cache(maxsize=4096)
+def triple(release: str) -> Numbers:
+    """``2.6`` -> ``(2, 6, 0)``, ``1.5.10.post0`` -> ``(1, 5, 10)``; what is no number counts as 0."""
+    parts = [int(part) if part.isdigit() else 0 for part in release.split(".")[:3]]
+    return tuple([*parts, 0, 0][:3])
+
+
 def pinned(parts: tuple[Part, ...]) -> Numbers | None:
     """The one release that a range allows, if it names one."""
     return next((part.numbers for part in parts if part.sign == "==" and not part.is_prefix), None)

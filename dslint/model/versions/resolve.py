@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -65,6 +66,18 @@ _TOLD = re.compile(r"(install|setup|build|create|prepare|conda|env)[\w-]*\.sh$|(
 # What people call the parts of a split requirements folder; a caller skips those that are not there.
 _IN_FOLDER = ("deepspeed", "train", "training", "requirements", "base", "runtime", "default", "common")
 _DEVELOPMENT = re.compile(r"doc|lint|test|dev", re.I)
+
+
+# Folders whose files speak for the project around them.
+_PARTS = frozenset(("requirements", *_DOCKER_FOLDERS))
+
+
+def home_of(path: str) -> str:
+    """The folder for which a file speaks that states releases: ``a`` for ``a/docker/Dockerfile``."""
+    folder = os.path.dirname(path)
+    if folder == ".github/workflows" or folder.endswith("/.github/workflows"):
+        return os.path.dirname(os.path.dirname(folder))
+    return os.path.dirname(folder) if os.path.basename(folder).lower() in _PARTS else folder
 
 
 def version_files(names: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.compare import first_apart
 
 EXPERIMENT = Experiment(
     name="no-sync-at-step",
@@ -53,10 +54,7 @@ def _train(rank: RankApi, exchanged: int) -> Json:
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:  # noqa: ARG001 - the ranks are compared
     """Weights that are not those of rank 0."""
-    for index, found in enumerate(values[1:], 1):
-        if any(abs(one - other) > 1e-5 for one, other in zip(values[0], found, strict=True)):
-            return f"the weights of rank 0 and rank {index} differ"
-    return None
+    return first_apart(values)
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:

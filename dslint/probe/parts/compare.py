@@ -25,6 +25,14 @@ def diverged(values: Sequence[Json], tolerance: float = 1e-4) -> str | None:
     return f"the weights of rank {worst} differ from those of rank 0 by {apart[worst]:.4g}"
 
 
+def first_apart(values: Sequence[Sequence[float]], tolerance: float = 1e-5) -> str | None:
+    """Says which rank has other weights (``values[i]``) than rank 0; ``None`` when they are the same."""
+    for index, found in enumerate(values[1:], 1):
+        if any(abs(one - other) > tolerance for one, other in zip(values[0], found, strict=True)):
+            return f"the weights of rank 0 and rank {index} differ"
+    return None
+
+
 def off_course(values: Sequence[Json], reference: Sequence[Json], tolerance: float = 1e-4) -> str | None:
     """Says how far the weights lie from those of the fixed arm; ``None`` when they are the same."""
     for index, (value, expected) in enumerate(zip(values, reference, strict=True)):

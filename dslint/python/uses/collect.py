@@ -15,16 +15,6 @@ _DEMANDS = frozenset({"require_version", "require_version_core", "check_min_vers
 _Caught = frozenset[str]
 
 
-def imports_one(tree: ast.Module, libraries: frozenset[str]) -> bool:
-    """Return whether a module imports one of the libraries by name, anywhere."""
-    return any(
-        name.partition(".")[0] in libraries
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
-    )
-
-
 def collect(tree: ast.Module, names: Names, libraries: frozenset[str]) -> Uses:
     """Return what a module uses of some libraries, by the names of their packages."""
     walk = _Walk(tree, names, libraries)

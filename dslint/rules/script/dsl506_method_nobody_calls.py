@@ -63,8 +63,7 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
 def _is_called(view: LibraryUses, method: str) -> bool:
     """The module names the method itself: `self.method()`, `super().method()` elsewhere."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr == method and not isinstance(node.value, ast.Call)
-        for node in ast.walk(view.tree)
+        node.attr == method and not isinstance(node.value, ast.Call) for node in view.module.nodes_of(ast.Attribute)
     )
 
 

@@ -91,10 +91,8 @@ def _assigned(run: RunQuery, loop: Loop) -> Iterator[Event]:
     """Yield the calls that made a loader under a name that a loop goes over: `prepare` gives several at once."""
     iterated = {ast.unparse(n) for n in ast.walk(loop.node.iter)} if isinstance(loop.node, ast.For) else set()
     makers = {id(found.event.node): found.event for found in run.happenings("makes-loader")}
-    for node in ast.walk(loop.module.tree):
-        if not isinstance(node, ast.Assign) or id(node.value) not in makers:
-            continue
-        if any(ast.unparse(target) in iterated for target in node.targets):
+    for node in loop.module.nodes_of(ast.Assign):
+        if id(node.value) in makers and any(ast.unparse(target) in iterated for target in node.targets):
             yield makers[id(node.value)]
 
 
@@ -129,9 +127,7 @@ def _joins(run: RunQuery, module: Module, scope: ast.AST) -> bool:
     called = {n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in ast.walk(scope)
               if isinstance(n, ast.Call)}  # fmt: skip
     for other in run.machine.program.modules():
-        for node in ast.walk(other.tree):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
+        for node in other.functions:
             text = other.text(node)
             is_near = node is scope or node.name in called or re.search(rf"\b{re.escape(name)}\(", text) is not None
             if is_near and _JOINS.search(text):

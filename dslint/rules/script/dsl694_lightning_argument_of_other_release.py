@@ -109,7 +109,7 @@ def _argparse(run: RunQuery, version: VersionFact) -> Iterator[Finding]:
     """Fire on the first function of the Trainer for `argparse` in each file, where the release has none any more."""
     severity = _severity([_data()["releases"][0], _WITHOUT_ARGPARSE], version)
     for module in run.machine.program.modules() if severity is not None else ():
-        calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Attribute) and n.attr in _ARGPARSE)
+        calls = (n for n in module.nodes_of(ast.Attribute) if n.attr in _ARGPARSE)
         call = next((n for n in calls if _TRAINER.fullmatch(module.path_of(n.value))), None)
         if call is None or module.search(_ASKS):
             continue

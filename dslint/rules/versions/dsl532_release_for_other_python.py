@@ -24,6 +24,7 @@ from dslint.model.versions.allowed import STATED, AllowedReleases
 from dslint.model.versions.known import release_of
 from dslint.model.versions.project import Requirements
 from dslint.model.versions.requirements import FOLLOWED
+from dslint.model.versions.resolve import home_of
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -94,7 +95,7 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
         bound = allowed.pin or next((bound for bound in allowed.bounds if bound.specifier), None)
         if bound is None or bound.origin is None or bound.taken_from:
             continue
-        if _home(bound.origin.path) != _home(python.origin.path):
+        if home_of(bound.origin.path) != home_of(python.origin.path):
             continue
         is_told = python.origin.path.endswith(".md") or ".github/" in python.origin.path
         yield META.finding(
@@ -104,18 +105,6 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
             related=(python.origin.labelled(f"Python {python.version}"),),
             severity=Severity.WARNING if is_told else None,
         )
-
-
-# Folders whose files speak for the project around them.
-_PARTS = frozenset({"requirements", "docker", "dockerfile", "dockerfiles", ".devcontainer", ".github", "workflows"})
-
-
-def _home(path: str) -> tuple[str, ...]:
-    """Return the folder that a file speaks for: an image of the whole repository is none of a project inside."""
-    parts = path.split("/")[:-1]
-    while parts and parts[-1].lower() in _PARTS:
-        parts.pop()
-    return tuple(parts)
 
 
 def _why(allowed: AllowedReleases) -> str:
