@@ -20,6 +20,7 @@ from dslint.python import (
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.joins import join
+from dslint.python.lookups import looked_up
 from dslint.python.machine import Machine
 from dslint.python.namedlayers import note_layer, note_object
 from dslint.python.opaque import opaque_call
@@ -192,6 +193,9 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
         return opaque_call(m, arguments, node, f"method `{name}` that no class of the project defines", one(atom), kind)
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
+    held = looked_up(m, atom, arguments, node) if name == "get" and not atom.cls else None
+    if held is not None:
+        return held
     bynames.note_step(m, name, arguments, node)
     found = opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
     return ragged.by_name(m, name, arguments, found, node)

@@ -125,9 +125,10 @@ def _argument_file(command: LaunchCommand, profile: ScriptProfile) -> Word | Non
     if parser is not None and parser.kind == "trl":
         flag = command.script_flag("--config")
         return flag.value if flag is not None else None
-    only = command.script_args[0] if len(command.script_args) == 1 else None
-    reads_file = parser is not None and parser.reads_file
-    return only if reads_file and only is not None and (only.text or "").endswith(_SUFFIXES) else None
+    if parser is None or not parser.reads_file:
+        return None
+    words = command.script_args[:1] if parser.takes_words_beside_file else command.script_args
+    return words[0] if len(words) == 1 and (words[0].text or "").endswith(_SUFFIXES) else None
 
 
 def recipe_arguments(command: LaunchCommand, found: Recipe, defaults: Mapping[str, Fact[Any]]) -> dict[str, Fact[Any]]:

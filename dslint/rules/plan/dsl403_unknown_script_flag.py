@@ -83,6 +83,21 @@ class TrainingArguments(TrainingArguments):
 
 parser ="""
 
+_MERGES = (
+    "import dataclasses\nimport sys\n\nfrom transformers import HfArgumentParser, TrainingArguments\n\n\n"
+    "class Parser(HfArgumentParser):\n"
+    "    def merged(self, path, words):\n"
+    "        (given,) = self.parse_yaml_file(path)\n"
+    "        own = dict(word.lstrip('-').split('=') for word in words)\n"
+    "        return [dataclasses.replace(given, **own)]\n\n"
+    "    def parse(self):\n"
+    "        if len(sys.argv) == 2 and sys.argv[1].endswith('.yaml'):\n"
+    "            return self.parse_yaml_file(sys.argv[1])\n"
+    "        elif len(sys.argv) > 2 and sys.argv[1].endswith('.yaml'):\n"
+    "            return self.merged(sys.argv[1], sys.argv[2:])\n"
+    "        return self.parse_args_into_dataclasses()\n\n\n"
+    "(args,) = Parser(TrainingArguments).parse()\n"
+)
 EXAMPLES = (
     bad("a hyphen for an underscore", {"run.sh": _WRONG, "train.py": _HEAD + _BITS + _END}, "run.sh:1 error",
         fixed={"run.sh": _RUN}),
@@ -167,6 +182,20 @@ EXAMPLES = (
             " parser.parse_yaml_file(sys.argv[-1])\nelse:\n    (training_args,) ="),
         "args.yaml": "output_dir: out\n",
     }),
+    good("a file of arguments with words that win over it", {
+        "run.sh": "accelerate launch --num_processes 8 train.py args.yaml --learning_rate=1e-4\n",
+        "train.py": _MERGES, "args.yaml": "output_dir: out\n",
+    }),
+    bad("a parser that takes words beside a file, without a file", {
+        "run.sh": "accelerate launch --num_processes 8 train.py --output_dir out --learing_rate=1e-4\n",
+        "train.py": _MERGES, "requirements.txt": "transformers==4.57.1\n",
+    }, "run.sh:1 error"),
+    bad("words beside a file that is read alone only", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py args.yaml --learning_rate 1e-4\n",
+        "train.py": _MERGES.replace("        elif len(sys.argv) > 2 and sys.argv[1].endswith('.yaml'):\n"
+                                    "            return self.merged(sys.argv[1], sys.argv[2:])\n", ""),
+        "args.yaml": "output_dir: out\n", "requirements.txt": "transformers==4.57.1\n",
+    }, "run.sh:1 error"),
     good("arguments of a data set from transformers", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --task_name mnli\n",
         "train.py": TRAINER.replace("HfArgumentParser,", "GlueDataTrainingArguments, HfArgumentParser,").replace(

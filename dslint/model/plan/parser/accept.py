@@ -31,6 +31,9 @@ def read_words(parser: ScriptParser, command: LaunchCommand) -> tuple[ScriptPars
     parser = _narrowed(parser, judge.chosen)
     if _only_helps(parser, command) or _is_file(parser, command):
         return parser, Passed()
+    if parser.takes_words_beside_file and _names_file(command):
+        because = "the script reads the words beside a file of arguments by itself"
+        return replace(parser, is_closed=False, open_because=parser.open_because or because), Passed()
     hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
     problems = list(judge.problems)
     if namespace is None:
@@ -80,8 +83,12 @@ def _only_helps(parser: ScriptParser, command: LaunchCommand) -> bool:
 
 def _is_file(parser: ScriptParser, command: LaunchCommand) -> bool:
     """``train.py args.yaml``: the one word is a file of arguments, which the script reads instead of its words."""
-    words = command.script_args
-    return parser.reads_file and len(words) == 1 and (words[0].text or "").endswith((".json", ".yaml", ".yml"))
+    return parser.reads_file and len(command.script_args) == 1 and _names_file(command)
+
+
+def _names_file(command: LaunchCommand) -> bool:
+    """Whether the first word is the name of a file of arguments."""
+    return any((word.text or "").endswith((".json", ".yaml", ".yml")) for word in command.script_args[:1])
 
 
 def _unknown(extras: Sequence[Text], hides: bool) -> list[Problem]:

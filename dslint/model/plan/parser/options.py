@@ -25,7 +25,7 @@ class ScriptParser:
     ``is_closed``: ``options`` are all that it takes, so that any other stops the script; else ``open_because`` says why
     more may exist. ``location`` is where it parses. ``libraries`` are the (library, class) pairs whose fields are
     options as well: which ones depends on the release. ``reads_file``: beside the command line the script reads a file
-    of arguments (``parse_yaml_file``).
+    of arguments (``parse_yaml_file``); ``takes_words_beside_file``: and the words after the name of that file, too.
     ``commands`` are the parsers of ``add_subparsers`` by their names, of which the operand ``command`` takes one. For a
     command line the ``options`` are those of the parser and of the commands that it names; ``whole`` is the parser
     before. ``is_joined``: several parsers read the command line, and ``options`` are those of all.
@@ -43,6 +43,7 @@ class ScriptParser:
     command: Option | None = None
     whole: ScriptParser | None = None
     is_joined: bool = False
+    takes_words_beside_file: bool = False
 
     @property
     def lets_pass(self) -> bool:

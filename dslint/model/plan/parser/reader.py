@@ -10,6 +10,7 @@ from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.parser.options import Option, ScriptParser
 from dslint.model.plan.parser.several import because as because_of
 from dslint.model.plan.parser.several import joined
+from dslint.model.plan.parser.wordtests import takes_words_beside
 from dslint.model.plan.scriptrun import command_lines
 from dslint.model.trainerargs import has_all_fields
 from dslint.model.workspace import Workspace
@@ -39,7 +40,10 @@ def _read(path: str, workspace: Workspace) -> ScriptParser | None:
         return ScriptParser(kinds[0], open_because=reason) if kinds else None
     event = parsing[0][0]
     line = joined(parsing, set(certain_events(run)) if run is not None and len(parsing) > 1 else ())
-    parser = _parser(event.module.location(event.node), line, reads_file=any(_reads_file(*pair) for pair in own))
+    files = [of_file for of_file, other in own if _reads_file(of_file, other)]
+    parser = _parser(event.module.location(event.node), line, reads_file=bool(files))
+    if run is not None and takes_words_beside(run.entry.tree, files):
+        parser = replace(parser, takes_words_beside_file=True)
     if len({line.parser for _, line in parsing}) > 1:
         parser = replace(parser, is_joined=True)
     because = because_of(parsing, line)
