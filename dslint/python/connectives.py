@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import comparisons, expressions, formulas
+from dslint.python import comparisons, expressions, formulas, presence
 from dslint.python.events import Alt, Seq
 from dslint.python.machine import Machine
 from dslint.python.values import Const, Value
@@ -43,7 +43,7 @@ def one_more(
     node: ast.BoolOp | None = None,
 ) -> Value:
     """Evaluate `more` where what came before leads there, and return the value of the whole."""
-    true, false, varies = m.truth(left)
+    true, false, varies = presence.truth(m, left_node, left)
     go, stay = (true, false) if is_and else (false, true)
     results: dict[bool, tuple[Value, int]] = {}
 

@@ -18,6 +18,7 @@ from dslint.python import (
     ownnames,
     parameters,
     paths,
+    presence,
     ragged,
     ranknames,
     subscripts,
@@ -244,7 +245,7 @@ def _ifexp(m: Machine, node: ast.IfExp) -> Value:
     arms = tuple(arm.value if isinstance(arm, ast.Constant) else None for arm in (node.body, node.orelse))
     if arms in ((True, False), (False, True)) and all(isinstance(arm, bool) for arm in arms):
         return arithmetic.truth_value(m, test, negate=not arms[0])  # the answer itself
-    true, false, varies = m.truth(test)
+    true, false, varies = presence.truth(m, node.test, test)
     results: dict[bool, tuple[Value, int]] = {}
 
     def then() -> None:

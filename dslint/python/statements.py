@@ -15,6 +15,7 @@ from dslint.python import (
     exceptional,
     gradients,
     ownnames,
+    presence,
     ranknames,
     subscripts,
     writing,
@@ -180,7 +181,7 @@ def _if(m: Machine, node: ast.If) -> None:
     test = tested(m, node.test, node)
     if not m.alive:
         return
-    true, false, varies = m.truth(test)
+    true, false, varies = presence.truth(m, node.test, test)
     m.taken[id(node)] = m.taken.get(id(node), 0) | bool(true) | bool(false) << 1
     alt = Alt(node, m.frame.module, m.with_origin(test), true, false, varies, Seq(), Seq())
 
