@@ -66,13 +66,13 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     lenient = consumer_of(doc, context) in ("hf", "accelerate")
     for duplicate in doc.duplicates:
         key = split_pointer(duplicate.pointer)[-1]
-        message = f"`{key}` stands twice in one object, and DeepSpeed stops with `Duplicate keys in DeepSpeed config`"
+        message = f"`{key}` occurs twice in one object, and DeepSpeed stops with `Duplicate keys in DeepSpeed config`"
         if doc.dialect == "yaml":
-            message = f"`{key}` stands twice in one mapping: PyYAML keeps the second value, OmegaConf stops"
+            message = f"`{key}` occurs twice in one mapping: PyYAML keeps the second value, OmegaConf stops"
         elif doc.dialect != "json":
-            message = f"`{key}` stands twice in one dict: Python keeps the second value without a word"
+            message = f"`{key}` occurs twice in one dict: Python silently keeps the second value"
         elif lenient:
-            message = f"`{key}` stands twice in one object: transformers uses the second value without a word"
+            message = f"`{key}` occurs twice in one object: transformers silently uses the second value"
         yield META.finding(
             doc.source.location(duplicate.second),
             message,

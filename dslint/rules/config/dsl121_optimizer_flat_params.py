@@ -79,8 +79,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         told = ", ".join(f"`{word}`" for word in words)
         yield META.finding(
             doc.key(f"/{section}/{words[0]}"),
-            f"{told} {'stands' if len(words) == 1 else 'stand'} beside `type` in `{section}`, where nothing reads "
-            f"{'it' if len(words) == 1 else 'them'}: {view.raw(f'/{section}/type')} runs with its "
+            f"{told} {'is' if len(words) == 1 else 'are'} next to `type` in `{section}`, where nothing reads "
+            f"{'it' if len(words) == 1 else 'them'}: {view.raw(f'/{section}/type')} uses its "
             f"{'default' if len(words) == 1 else 'defaults'}",
             hint="Move into `params`",
             related=tuple(doc.key(f"/{section}/{word}", "and this") for word in words[1:]),

@@ -128,13 +128,12 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         reason, hint = _REASONS[lost.between]
         count = len(lost.more)
-        more = "" if not count else f" and without {count} more such line{'s' if count > 1 else ''} below"
+        more = "" if not count else f" (and {count} more line{'s' if count > 1 else ''} below)"
         related = [doc.source.location(lost.above.span, "the command ends here")]
-        related += [doc.source.location(other.span, "a command of its own too") for other in lost.more]
+        related += [doc.source.location(other.span, "a separate command too") for other in lost.more]
         yield META.finding(
             doc.source.location(lost.span),
-            f"`{lost.flag}` begins a command of its own because {reason}: the command above runs without it{more} and"
-            f" bash reports `{lost.flag}: command not found`",
+            f"`{lost.flag}` starts a new command because {reason}: bash reports `{lost.flag}: command not found`{more}",
             hint=hint if not count else "End the lines above with `\\`",
             related=tuple(related),
             fix=_fix(doc, lost),

@@ -75,9 +75,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 def _joins(doc: LaunchDoc, span: Span) -> Finding:
     return META.finding(
         doc.source.location(span),
-        "blanks behind the `\\` end the command here: the next line is run as a command of its own",
-        hint="Delete the blanks behind the `\\`",
-        fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),), uncovers=True),
+        "trailing whitespace after `\\` ends the command here; the next line runs on its own",
+        hint="Delete the whitespace after the `\\`",
+        fix=Fix("Delete the whitespace after the backslash", (Edit(doc.source.path, span, ""),), uncovers=True),
         facts={"joins": True},
     )
 
@@ -85,9 +85,9 @@ def _joins(doc: LaunchDoc, span: Span) -> Finding:
 def _ends(doc: LaunchDoc, span: Span) -> Finding:
     return META.finding(
         doc.source.location(span),
-        'the `\\` escapes the blank behind it: the command gets an argument `" "` that argparse does not recognise',
-        hint="Delete the `\\` and the blanks",
-        fix=Fix("Delete the backslash and the blanks", (Edit(doc.source.path, span, ""),), uncovers=True),
+        'the `\\` escapes the space after it: the command gets an argument `" "` that argparse does not recognise',
+        hint="Delete the `\\` and the whitespace",
+        fix=Fix("Delete the backslash and the whitespace", (Edit(doc.source.path, span, ""),), uncovers=True),
         severity=Severity.WARNING,
         facts={"joins": False},
     )

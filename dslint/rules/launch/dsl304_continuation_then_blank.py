@@ -81,7 +81,7 @@ def _middle(doc: LaunchDoc, found: Break) -> Finding:
     word = found.follows.text.split()[0].replace("`", "'")
     return META.finding(
         doc.source.location(Span(found.backslash, found.backslash + 1)),
-        f"the empty line ends the command: it starts without its script, and `{word}` is run as a command of its own",
+        f"the empty line ends the command: it starts without its script, and `{word}` runs as a separate command",
         hint="Delete the empty line",
         related=(doc.source.location(found.follows.span, "cut off"),),
         fix=Fix("Delete the empty line", (Edit(doc.source.path, found.gap, ""),), uncovers=True),
@@ -96,7 +96,7 @@ def _last(doc: LaunchDoc, found: Break) -> Finding:
         start -= 1
     return META.finding(
         doc.source.location(Span(found.backslash, found.backslash + 1)),
-        "nothing follows this `\\`: the command ends here, and options that somebody adds below are lost",
+        "nothing follows this `\\`: the command ends here, and options added below it would be lost",
         hint="Delete the `\\`",
         fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(start, found.backslash + 1), ""),), uncovers=True),
         severity=Severity.INFO,

@@ -103,8 +103,7 @@ def _judge(port: Port, in_docs: bool, launcher: str) -> Finding | None:
         return None
     return META.finding(
         port.location,
-        f"port {port.number} in `{port.name}` does not exist, it must be between 1 and 65535: the rendezvous fails"
-        " before training starts",
+        f"port {port.number} in `{port.name}` is not between 1 and 65535: the rendezvous fails before training starts",
         hint="Take a free port between 1024 and 65535",
         related=related,
         severity=Severity.WARNING if in_docs else Severity.ERROR,

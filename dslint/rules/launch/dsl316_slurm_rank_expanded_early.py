@@ -115,14 +115,14 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         done.add(early.span)
         alone = _nodes(doc, early) == "1"
-        effect = f"all nodes get the value of the batch script, {early.use} 0"
+        effect = f"all nodes get {early.use} 0"
         related = [doc.source.location(_first_line(doc, early.srun), "srun starts the tasks here")]
         if early.via is not None:
             related.append(doc.source.location(early.via, f"${early.variable} is expanded here"))
         yield META.finding(
             doc.source.location(early.span),
-            f"`${early.variable}` is expanded by the batch script, not by the tasks that `srun` starts: {effect}"
-            + (", which is right while there is one node" if alone else ""),
+            f"`${early.variable}` is expanded by the batch script, not by the tasks of `srun`: {effect}"
+            + (" (right for one node)" if alone else ""),
             hint=f"Write `\\${early.variable}`"
             if early.escapes
             else f"Let the tasks expand it: `srun bash -c '... ${early.variable} ...'`",

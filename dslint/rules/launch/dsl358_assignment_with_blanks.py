@@ -84,8 +84,8 @@ def check(doc: LaunchDoc, _context: Context) -> Iterator[Finding]:
         is_whole = match["value"] is not None and re.match(r"\s*(?:#.*)?$", match["rest"]) is not None
         yield META.finding(
             doc.source.location(Span(line.start + match.start("name"), line.start + match.end("sign"))),
-            f"`{name} =` runs a program of that name, which is not there, and `${name}` stays as it was",
-            hint=f"Write `{name}=` without blanks around the sign",
-            fix=Fix("Delete the blanks around the sign", (edit,), uncovers=True) if is_whole else None,
+            f"`{name} =` runs a program named `{name}`, which does not exist, and `${name}` keeps its old value",
+            hint=f"Write `{name}=` without whitespace around the sign",
+            fix=Fix("Delete the whitespace around the sign", (edit,), uncovers=True) if is_whole else None,
             severity=Severity.WARNING if doc.in_docs else None,
         )

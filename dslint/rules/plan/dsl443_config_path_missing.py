@@ -162,13 +162,13 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         where = (
             "where the command starts"
             if named.is_start
-            else "relative to the launch file, the folders above it or the script"
+            else "by the launch file, in the folders above it or by the script"
         )
         if left is not None:
             where = f"in `{left.folder or '.'}`, the folder after `cd`"
         yield META.finding(
             named.location,
-            f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
+            f"`{named.text}` does not exist {where}: the run stops at start-up",
             hint=_hint(named),
             related=(
                 *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),

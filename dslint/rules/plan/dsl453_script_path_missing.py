@@ -100,12 +100,12 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if named is None:
         return
     left = named.left
-    where = "where the command starts" if named.is_start else "relative to the launch file or the folders above it"
+    where = "where the command starts" if named.is_start else "by the launch file or in the folders above it"
     if left is not None:
         where = f"in `{left.folder or '.'}`, the folder after `cd`"
     yield META.finding(
         named.location,
-        f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
+        f"`{named.text}` does not exist {where}: the run stops at start-up",
         hint=_hint(named),
         related=(left.place,) if left is not None and left.place is not None else (),
         severity=Severity.INFO if plan.command.in_docs else None,

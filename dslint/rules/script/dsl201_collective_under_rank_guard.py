@@ -93,14 +93,14 @@ META = RuleMeta(
 
 _HINTS = {
     "save_checkpoint": "Call `save_checkpoint` on every rank: each writes its own part of the checkpoint; keep only"
-    " logging and tokenizer saving behind the test",
+    " logging and tokenizer saving under the test",
     "save_model": "Call `save_model` on every rank: the trainer writes from the main rank itself",
     "push_to_hub": "Call `push_to_hub` on every rank: the trainer uploads from the main rank itself",
     "save_state": "Call `save_state` on every rank: accelerate chooses the writing ranks itself",
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
-    "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
+    "evaluate": "Evaluate on every rank and keep only the logging of the metrics under the test",
 }
-_HINT = "Call it on every rank and keep only logging behind the test"
+_HINT = "Call it on every rank and keep only logging under the test"
 _TOGETHER = "Tell all ranks what was decided (`dist.broadcast`), and let them leave together"
 
 
@@ -123,14 +123,14 @@ def _finding(run: RunQuery, parting: Parting) -> Finding:
     who, others = parted.sides(run, parting)
     key = parted.key(parting.event)
     release = since(run, parting.event)
-    what = f"from {release} on, {parted.what(run, parting)}" if release else parted.what(run, parting)
+    what = f"since {release}, {parted.what(run, parting)}" if release else parted.what(run, parting)
     optional = left_out(module, node)
     what = f"without `{optional}`, {what}" if optional else what
     return run.finding(
         META,
         module,
         node,
-        f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
+        f"{what}, but {who}: {others}, and the job hangs",
         hint=_TOGETHER if parting.inner is not None else _HINTS.get(key, _HINT),
         related=(
             parted.test_place(run, parting),

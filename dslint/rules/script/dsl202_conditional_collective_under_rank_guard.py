@@ -116,24 +116,24 @@ def _finding(run: RunQuery, parting: Parting, needs: str, here: StageHere) -> Fi
     who, others = parted.sides(run, parting)
     sharded = () if here.stage is not None else _fsdp(run)
     severity = Severity.ERROR if needs == FSDP else _severity(run, parting.event, here, is_fsdp=bool(sharded))
-    under = "where FSDP shards the model" if sharded else "with DeepSpeed" if needs == DEEPSPEED else f"under {ZERO3}"
-    what = f"`{parted.called(run, parting)}` must be called by every rank {under}"
+    under = "with FSDP" if sharded else "with DeepSpeed" if needs == DEEPSPEED else f"under {ZERO3}"
+    what = f"`{parted.called(run, parting)}` needs every rank {under}"
     if parting.via is not None:
         what = f"`{parted.called(run, parting)}` runs `{key}`, which needs every rank {under}"
     if severity is Severity.ERROR:
-        effect = f"{others}, and the job hangs until the process-group timeout"
+        effect = f"{others}, and the job hangs"
     elif sharded:
         effect = f"{others}, and the job hangs when the full state is gathered"
     elif needs == DEEPSPEED:
-        effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage"
+        effect = "a hang with DeepSpeed at any stage, harmless with plain data parallelism"
     else:
-        effect = "harmless up to stage 2, a hang with stage 3, and the stage of this run is not known"
+        effect = "a hang at stage 3 (the stage is unknown here)"
     return run.finding(
         META,
         module,
         node,
         f"{what}, but {who}: {effect}",
-        hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
+        hint=_HINTS.get(key, "Call it on every rank and keep only logging under the test"),
         related=(
             parted.test_place(run, parting),
             *sharded,

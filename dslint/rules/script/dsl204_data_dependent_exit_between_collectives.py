@@ -116,19 +116,18 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
             continue
         module = parting.test.module
         cause, label = parted.cause(parting)
-        does = "makes" if parting.on_true else "skips"
-        others = "the other ranks do not come" if parting.on_true else "the other ranks wait for it there"
+        does = "calls" if parting.on_true else "skips"
+        others = "waits for the others" if parting.on_true else "leaves the others waiting"
         name = parted.called(run, parting)
         yield run.finding(
             META,
             module,
             parting.test.node if isinstance(parting.test.node, ast.If) else test,
-            f"`{run.text(module, test)}` {cause}, and a rank for which it is true {does} `{name}`: {others}"
-            " until the process-group timeout, or take its next call for this one",
+            f"`{run.text(module, test)}` {cause}: a rank that {does} `{name}` alone {others} until the timeout",
             hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
             " them decide alike; or multiply the loss by 0",
             related=(
-                run.location(*parted.place(parting), "what the ranks do not share"),
+                run.location(*parted.place(parting), "the call that the ranks do not share"),
                 *parted.begins(run, parting, label),
             ),
             severity=Severity.INFO if _is_guess(parting, test) else META.severity,
@@ -147,8 +146,8 @@ def _flags(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}` is set on some ranks only, and the loop of each rank looks at its"
-            " own: a rank that stops (or saves, or evaluates) alone leaves the others in their next collective",
+            f"`{run.text(event.module, event.node)}` is set on some ranks only: a rank that stops alone leaves the"
+            " others in their next collective",
             hint="Set it on every rank from a value that they share: broadcast it, or"
             " `trainer.strategy.reduce_boolean_decision(...)`",
             related=tuple(

@@ -87,10 +87,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
         module, node = shares.cut(run, parting)
         is_backward = "backward" in parting.event.tags and family(parting.event) in ("torch", "accelerate")
         what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
-        what += f", which runs `{parted.key(parting.event)}`" if parting.via is not None else ""
+        what += f" (`{parted.key(parting.event)}`)" if parting.via is not None else ""
         wait = run.waits.of(parting.event)
-        what += f", which gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""
-        asked, turn = parted.test_node(parting), "batch of them" if parting.in_batches else "iteration"
+        gathers = f", gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""
+        asked, turn = parted.test_node(parting), "batch of items" if parting.in_batches else "iteration"
         loop = run.location(module, asked, "the ranks run this loop a different number of times")
         share = run.origin(parting.test.subject if isinstance(parting.test, Loop) else None, "the share of this rank")
         here = run.location(module, node)
@@ -98,12 +98,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             node,
-            f"`{run.text(module, node)}` gives the ranks different numbers of items{_numbers(run, parting)}, and each"
-            f" {turn} runs {what}: ranks with an item more wait for the others until the process-group timeout",
+            f"`{run.text(module, node, 50)}` gives ranks different numbers of items{_numbers(run, parting)}: those"
+            f" with more hang in {what}",
             hint=_hint(node, is_backward=is_backward),
             related=(
                 *((loop,) if node is not asked else ()),
-                run.location(*parted.place(parting), "needs every rank each time"),
+                run.location(*parted.place(parting), f"needs every rank in each {turn}{gathers}"),
                 *(place for place in share if (place.path, place.span) != (here.path, here.span)),
             ),
             severity=Severity.WARNING if is_backward else Severity.ERROR,
@@ -123,8 +123,8 @@ def _numbers(run: RunQuery, parting: Parting) -> str:
     """Return the sum that does not come out even, or when it would."""
     total, ranks = shares.known_total(parting), run.context.world_size.get_or(0)
     if total is not None and ranks:
-        return f" ({total} items, {ranks} ranks)"
-    return " unless their number is a multiple of the world size"
+        return f" ({total} over {ranks} ranks)"
+    return ""
 
 
 def _hint(cut: ast.AST, *, is_backward: bool) -> str:

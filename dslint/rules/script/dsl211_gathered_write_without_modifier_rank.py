@@ -284,8 +284,7 @@ def _left_out(run: RunQuery, event: Event, gather: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{_maker(run, gather)}` keeps what rank 0 writes (`modifier_rank=0`), and rank 0 does not come to this "
-        "write: at ZeRO stage 3 it is lost when the context ends, without an error",
+        f"rank 0 skips this write, and `{_maker(run, gather)}` keeps only rank 0's values: it is lost at ZeRO stage 3",
         hint="Write on every rank, or on the rank that `modifier_rank` names",
         related=(run.location(gather.module, gather.node, "keeps the values of rank 0"),),
         facts={"modifier_rank": 0, "writer": 1},
@@ -308,8 +307,8 @@ def _lost(run: RunQuery, event: Event, gather: Event, is_by_main: bool) -> Findi
         META,
         event.module,
         event.node,
-        f"`{_target(run, event)}` is written inside `{_maker(run, gather)}` with {said}: at ZeRO stage 3 the gathered "
-        "copy is thrown away when the context ends, and no error says so",
+        f"`{_target(run, event)}` is written in `GatheredParameters` with {said}: at ZeRO stage 3 the write is"
+        " silently lost",
         hint="Pass `modifier_rank=0`, so that the values of rank 0 are broadcast",
         related=(run.location(gather.module, call, "gathers without a modifier rank"),),
         fix=fix,

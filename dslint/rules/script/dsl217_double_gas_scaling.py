@@ -122,16 +122,15 @@ def _finding(run: RunQuery, event: Event, division: Event, places: tuple[Locatio
     node = event.node
     called = run.text(event.module, node.func) if isinstance(node, ast.Call) else event.api
     by = _divisor(division)
-    what = f", by `{run.text(division.module, by)}`" if by is not None else ""
+    what = f" (by `{run.text(division.module, by)}`)" if by is not None else ""
     is_inside = isinstance(node, ast.Call) and division.node in node.args
     related = () if is_inside else (run.location(division.module, division.node, "divided here"),)
     return run.finding(
         META,
         event.module,
         node,
-        f"`{called}` divides the loss by the accumulation steps, and so did the script{what}: the gradient is too"
-        " small by that factor",
-        hint="Hand over the loss as it is, and divide only what is logged",
+        f"`{called}` divides the loss by the accumulation steps, and so does the script{what}: gradients are too small",
+        hint="Pass the loss undivided, and divide only what is logged",
         related=(*related, *places),
         fix=_fix(run, event, division) if is_inside else None,
         facts={
@@ -146,7 +145,7 @@ def _fix(run: RunQuery, event: Event, division: Event) -> Fix | None:
     if not isinstance(loss, ast.BinOp) or not isinstance(loss.op, ast.Div) or module.path != run.path:
         return None
     edit = Edit(module.path, module.span(loss), module.text(loss.left))
-    return Fix("Hand over the loss as it is", (edit,), Safety.UNSAFE)
+    return Fix("Pass the loss undivided", (edit,), Safety.UNSAFE)
 
 
 _WITH_ENGINE = """\

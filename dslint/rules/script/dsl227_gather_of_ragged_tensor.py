@@ -88,11 +88,10 @@ def _finding(run: RunQuery, event: Event, ragged: Ragged) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, call)}` needs the same shape from every rank, but `{run.text(event.module, given)}`"
-        f" holds {ragged.words}, whose number differs: a rank aborts or reads memory that nobody wrote, and NCCL waits"
-        " for ever",
+        f"`{run.text(event.module, call)}` needs equal shapes, but `{run.text(event.module, given)}` holds"
+        f" {ragged.words}: ranks crash, hang or read garbage",
         hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
-        related=(run.location(module, place, f"{ragged.words}, as many as the data of this rank gives"),),
+        related=(run.location(module, place, f"{ragged.words}; the size depends on the data of this rank"),),
         facts={"call": event.api.rpartition(".")[2]},
     )
 

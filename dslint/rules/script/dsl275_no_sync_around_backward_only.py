@@ -65,7 +65,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             inside.module,
             inside.node,
-            "Only the backward pass runs inside: DDP decides in the forward pass, and reduces every micro batch",
+            "Only the backward runs inside `no_sync`: DDP decides in the forward, and reduces every micro batch",
             hint="Move the forward pass into this block",
             related=(
                 run.location(forward.module, forward.node, "the forward pass, outside"),

@@ -94,8 +94,8 @@ def _said(race: Race) -> tuple[str, str]:
     what = "folder" if first == MAKES_FOLDER else "file"
     does = "uses" if second != READS else "reads"
     return (
-        f"Every rank {does} this {what}, which only some ranks make: the others do not wait, and may find nothing",
-        "made here, by some ranks only",
+        f"Every rank {does} this {what}, but only some ranks create it: the others do not wait and may find nothing",
+        "created here, by some ranks only",
     )
 
 

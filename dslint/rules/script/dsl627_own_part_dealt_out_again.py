@@ -116,14 +116,14 @@ def _without_text(node: ast.AST) -> str:
 
 
 def _finding(run: RunQuery, event: Event, loader: Event, part: Source, name: str = "dataset") -> Finding:
-    related = [run.location(event.module, event.node, "dealt out again")]
+    related = [run.location(event.module, event.node, "divided again")]
     related += run.origin(loader.arguments.get(name), "here the rank comes in")[:1]
     who = event.api.rpartition(".")[2]
     return run.finding(
         META,
         loader.module,
         loader.nodes.get(name, loader.node),
-        f"each process holds its own part of the data, and `{who}` deals it out once more: most is never seen",
+        f"each process holds its own part of the data, and `{who}` divides it again: most is never seen",
         hint=f"Give `{who}` all of the data" + (", or do not prepare this loader" if name == "dataset" else ""),
         related=tuple(related),
         varies=part.varies,

@@ -129,7 +129,7 @@ def _finding(run: RunQuery, prepared: Event, maker: Event, number: ast.expr) -> 
         META,
         maker.module,
         number,
-        "this counts the loader before it is divided, and multiplies it: the schedule lasts N times as long as the run",
+        "the loader is counted undivided and multiplied: the schedule lasts N times as long as the run (N processes)",
         hint="Divide the length of the loader by `accelerator.num_processes`, or drop the factor",
         related=(run.location(prepared.module, prepared.node, "loader and schedule are prepared here"),),
         facts={"factor": _PROCESSES},

@@ -55,10 +55,10 @@ META = RuleMeta(
 # Names of what each machine has for itself.
 _OWN = re.compile(r"(?i)local_?(?:dir|path|disk|cache|copy|file)|scratch|/tmp\b|cache|nvme|ssd|node|host")
 _HARM = {
-    "folder": "makes this folder: with two machines one of them gets `FileExistsError`",
+    "folder": "creates this folder: with two machines one of them gets `FileExistsError`",
     "remove": "removes the same path: with two machines one of them gets `FileNotFoundError`",
     "move": "moves the same path: with two machines one of them gets `FileNotFoundError`",
-    "write": "writes this file: with two machines the last one wins, or it holds parts of both",
+    "write": "writes this file: with two machines the last one wins, or the parts mix",
 }
 
 

@@ -155,7 +155,7 @@ def _finding(run: RunQuery, module: Module, place: ast.AST, trained: Happening) 
         META,
         module,
         place,
-        "A batch without images leaves the layers for them out: at ZeRO stage 3 the ranks with images wait for it",
+        "A batch without images skips their layers: at ZeRO stage 3 the ranks with images wait for it",
         hint="Put a dummy image into such a batch, and mask its tokens",
         related=(
             run.location(trained.event.module, trained.event.node, "trained at stage 3 here"),
