@@ -8,10 +8,12 @@ const MILLISECONDS = 20_000;
 const MOST_TEXT = 100_000;
 
 /**
- * What a child gets beside our own environment. Python puts the working directory before all modules for `-m`, and a
- * workspace may hold a `json.py`: 3.11 and newer do not with this; older ones run in a folder of ours.
+ * The environment of a child: all of ours, and one wish. Python puts the working directory before all modules for `-m`,
+ * and a workspace may hold a `json.py`: 3.11 and newer do not with it; older ones run in a folder of ours.
  */
-export const SAFE = { PYTHONSAFEPATH: '1' };
+export function environment(): NodeJS.ProcessEnv {
+  return { ...process.env, PYTHONSAFEPATH: '1' };
+}
 
 /** Programs run in `folder`; what takes too long is ended. */
 export function runIn(folder: string, milliseconds = MILLISECONDS): Run {
@@ -19,7 +21,7 @@ export function runIn(folder: string, milliseconds = MILLISECONDS): Run {
     new Promise((resolve) => {
       const child = spawn(command, args, {
         cwd: folder,
-        env: { ...process.env, ...SAFE },
+        env: environment(),
         stdio: ['ignore', 'pipe', 'pipe'],
         windowsHide: true,
       });

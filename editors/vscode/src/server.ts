@@ -5,6 +5,7 @@ import * as vscode from 'vscode';
 import { candidates, find, type Candidate, type Found } from './find';
 import { documentSelector } from './files';
 import { adviceFor, type Advice } from './install';
+import { Plans } from './plans';
 import { isMadeByUv, isProgram, runIn } from './programs';
 import { selectedPython } from './python';
 import { Session } from './session';
@@ -19,6 +20,7 @@ export class Server implements vscode.Disposable {
   private session: Session | undefined;
   private work: Promise<void> = Promise.resolve();
   private readonly status: vscode.LanguageStatusItem;
+  private readonly plans = new Plans();
   private said = '';
   /** What to do about a server that was not found. */
   advice: Advice | undefined;
@@ -67,6 +69,7 @@ export class Server implements vscode.Disposable {
 
   dispose(): void {
     this.status.dispose();
+    this.plans.dispose();
     void this.end();
   }
 
@@ -127,6 +130,7 @@ export class Server implements vscode.Disposable {
       logFile: expand(startingOf(get).logFile, paths(), process.env, join),
       folder: this.folder,
       output: this.output,
+      plans: this.plans,
       wishes: () => wishesOf(get),
       lost: (text) => {
         this.output.error(text);

@@ -11,8 +11,9 @@ import {
 } from 'vscode-languageclient/node';
 import type { Candidate } from './find';
 import { documentSelector } from './files';
+import { PLAN, type Plans } from './plans';
 import { openPage, pageOf, withPages } from './pages';
-import { SAFE } from './programs';
+import { environment } from './programs';
 import { Restarts } from './restarts';
 
 export interface Start {
@@ -21,6 +22,7 @@ export interface Start {
   /** Where the server begins to run: a folder that holds no Python modules. */
   folder: string;
   output: vscode.LogOutputChannel;
+  plans: Plans;
   wishes: () => Record<string, unknown>;
   /** The server has ended too often, or could not begin; said once. */
   lost: (text: string) => void;
@@ -38,7 +40,7 @@ export class Session {
       command: candidate.command,
       args: [...candidate.arguments, 'server', ...log],
       transport: TransportKind.stdio,
-      options: { cwd: folder, env: SAFE },
+      options: { cwd: folder, env: environment() },
     };
     this.client = new LanguageClient('dslint', 'dslint', executable, this.options());
   }
@@ -105,6 +107,8 @@ export class Session {
           withPages(diagnostics);
           next(uri, diagnostics);
         },
+        executeCommand: async (command, args, next): Promise<unknown> =>
+          command === PLAN && (await this.showPlan(args)) ? undefined : next(command, args),
         window: {
           showDocument: async (params, token, next) => {
             const uri = this.client.protocol2CodeConverter.asUri(params.uri);
@@ -118,6 +122,20 @@ export class Session {
         },
       },
     };
+  }
+
+  /** The plan of the command at a place; false where the server says none. */
+  private async showPlan([uri, line, character]: unknown[]): Promise<boolean> {
+    if (typeof uri !== 'string' || typeof line !== 'number' || typeof character !== 'number') {
+      return false;
+    }
+    const params = { textDocument: { uri }, position: { line, character } };
+    const found = await this.client.sendRequest<{ contents: { value?: string } } | null>('textDocument/hover', params);
+    if (found?.contents.value === undefined) {
+      return false;
+    }
+    await this.start.plans.show(uri, line, found.contents.value);
+    return true;
   }
 
   private closed(): { action: CloseAction; handled: boolean } {

@@ -20,7 +20,7 @@ import {
 import { candidates, find, type Found } from '../../src/find';
 import { adviceFor } from '../../src/install';
 import { isPage } from '../../src/pagenames';
-import { isMadeByUv, isProgram, runIn, SAFE } from '../../src/programs';
+import { environment, isMadeByUv, isProgram, runIn } from '../../src/programs';
 import { wishesOf } from '../../src/settings';
 
 const INCIDENT = process.env['DSLINT_INCIDENT'] ?? '../../tests/fixtures/projects/llava-loss-zero';
@@ -60,7 +60,7 @@ before(async () => {
   const found = await look(process.env['DSLINT_PYTHON'] ?? '');
   assert.ok(found.ready !== undefined, JSON.stringify(found.failed));
   const { command, arguments: args } = found.ready.candidate;
-  const env = { ...process.env, ...SAFE, XDG_CACHE_HOME: join(root, 'cache') };
+  const env = { ...environment(), XDG_CACHE_HOME: join(root, 'cache') };
   process_ = spawn(command, [...args, 'server'], { cwd: root, env, stdio: ['pipe', 'pipe', 'inherit'] });
   assert.ok(process_.stdout !== null && process_.stdin !== null);
   client = createProtocolConnection(new StreamMessageReader(process_.stdout), new StreamMessageWriter(process_.stdin));

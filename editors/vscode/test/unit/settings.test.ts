@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { documentSelector } from '../../src/files';
 import { isPage } from '../../src/pagenames';
+import { plainOf } from '../../src/plantext';
 import { Restarts } from '../../src/restarts';
 import { consequenceOf, STARTING, startingOf, WISHES, wishesOf } from '../../src/settings';
 
@@ -77,4 +78,9 @@ test('a server that ends again and again is left alone', () => {
 test('pages of rules are told from files of the user', () => {
   assert.equal(isPage('/home/me/.cache/dslint/pages/0.1.0/DSL160.md'), true);
   assert.equal(isPage('/work/pages/README.md'), false);
+});
+
+test('a plan is shown without its fences', () => {
+  assert.equal(plainOf('```text\na\n  b\n```'), 'a\n  b\n');
+  assert.equal(plainOf('a'), 'a\n');
 });
