@@ -60,7 +60,7 @@ def uri_of(path: Path) -> str:
 class Client:
     """Starts ``dslint server`` and speaks with it; a thread reads what comes."""
 
-    def __init__(self, folder: Path, arguments: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, arguments: tuple[str, ...] = (), begins_in: Path | None = None) -> None:
         self.folder = folder
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder.parent / "cache")}
         self.process = subprocess.Popen(
@@ -69,7 +69,7 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
-            cwd=folder,
+            cwd=begins_in or folder,
         )
         self.messages: list[dict[str, Any]] = []
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}

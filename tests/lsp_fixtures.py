@@ -43,8 +43,8 @@ def start() -> Iterator[Callable[..., Client]]:
     """Starts servers, and ends them."""
     started: list[Client] = []
 
-    def begin(folder: Path, *arguments: str) -> Client:
-        started.append(Client(folder, arguments))
+    def begin(folder: Path, *arguments: str, begins_in: Path | None = None) -> Client:
+        started.append(Client(folder, arguments, begins_in))
         return started[-1]
 
     yield begin

@@ -126,7 +126,7 @@ class DslintServer(LanguageServer, Listener):
 
     async def current(self, uri: str) -> Outcome | None:
         """The look at a document as the client has it; ``None`` where there is none in time."""
-        path = path_of(uri)
+        path = self.documents.file_of(uri)
         if path is None:
             return None
         if all(outcome.wanted.number < self.asked for outcome in self.outcomes.values()):

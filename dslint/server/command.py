@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 
+from dslint import __version__
 from dslint.core.commandline import Parser, say
 
 DONE, LOST, USAGE = 0, 1, 2
@@ -23,6 +25,7 @@ def server_parser() -> Parser:
     )
     parser.add_argument("--stdio", action="store_true", help="what is done anyway; some editors pass it")
     parser.add_argument("--clientProcessId", type=int, metavar="PID", help="what VS Code passes; not used")
+    parser.add_argument("--check", action="store_true", help="say whether the server can run here, and end")
     parser.add_argument("--log", metavar="FILE", help="write what the server does and the errors of it to a file")
     return parser
 
@@ -35,6 +38,9 @@ def main(arguments: list[str]) -> int:
     except ImportError:
         say("the server needs pygls: pip install 'deepspeed-lint[server]'")
         return USAGE
+    if options.check:
+        sys.stdout.write(f"dslint {__version__} can serve\n")
+        return DONE
     logging.basicConfig(
         handlers=[logging.FileHandler(options.log) if options.log else logging.NullHandler()],
         level=logging.INFO,

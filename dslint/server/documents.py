@@ -145,6 +145,13 @@ class Documents:
                 return notebook.cells[number - 1].document
         return None
 
+    def file_of(self, uri: str) -> str | None:
+        """The path of the file that a document belongs to: of a cell, whose URI is the client's own, its notebook."""
+        for notebook in self._notebooks.values():
+            if any(cell.document == uri for cell in notebook.cells):
+                return path_of(notebook.uri)
+        return path_of(uri)
+
     def cell_uris(self, path: str) -> list[str]:
         """The URIs of all cells of a notebook that came cell by cell."""
         return [c.document for uri, n in self._notebooks.items() if path_of(uri) == path for c in n.cells]

@@ -21,7 +21,9 @@ from dslint.server.client_settings import Wishes
 
 def start(root: str, wishes: Mapping[str, Any]) -> subprocess.Popen[bytes] | None:
     """Begin to look at a folder; ``None`` where no process can be started."""
-    words = [sys.executable, "-m", "dslint.server.warm"]
+    # With `-m` the working directory comes before all modules, and the project that is looked at may hold a `json.py`.
+    program = "import sys; sys.path[:] = sys.argv[1:]; from dslint.server.warm import main; main()"
+    words = [sys.executable, "-c", program, *sys.path]
     try:
         process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -67,7 +69,3 @@ def main() -> None:
     results = RememberedResults(results_of(settings))
     check_paths([given["root"]], settings, results=results)
     results.save()
-
-
-if __name__ == "__main__":
-    main()

@@ -166,3 +166,16 @@ def test_why_is_said_where_nothing_can_be_shown(client: Client, project: Path) -
     client.request("workspace/executeCommand", {"command": "dslint.why", "arguments": ["DSL101"]})
     said = client.wait(lambda m: m.get("method") == "window/showMessage")
     assert "DSL101 unknown-top-level-key" in said["params"]["message"]
+
+
+def test_a_cell_whose_address_is_none_of_a_file_has_actions(client: Client, project: Path) -> None:
+    text = "import torch.distributed as dist\n\nif dist.get_rank() == 0:\n    dist.barrier()\n"
+    cell = "vscode-notebook-cell:" + uri_of(project / "c.ipynb").removeprefix("file:") + "#W0sZmlsZQ%3D%3D"
+    cells = [{"kind": 2, "document": cell}]
+    item = {"uri": uri_of(project / "c.ipynb"), "notebookType": "jupyter-notebook", "version": 1, "cells": cells}
+    documents = [{"uri": cell, "languageId": "python", "version": 1, "text": text}]
+    client.notify("notebookDocument/didOpen", {"notebookDocument": item, "cellTextDocuments": documents})
+    found = {a["title"]: a for a in actions(client, cell)}
+    gone = {"notebookDocument": {"uri": item["uri"]}, "cellTextDocuments": [{"uri": cell}]}
+    client.notify("notebookDocument/didClose", gone)
+    assert applied(text, changes(found["Ignore DSL201 here"], cell)).splitlines()[3] == "    # dslint: ignore[DSL201]"

@@ -193,3 +193,16 @@ def test_a_large_folder_is_looked_at_by_another_process_first(own: Path, start: 
     client.diagnostics(uri, version=2, least=1)
     begun = [m for m in client.messages if m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "begin"]
     assert len(begun) == 1
+
+
+def test_modules_of_a_project_are_not_taken_for_those_of_the_server(own: Path, start: Callable[..., Client]) -> None:
+    for number in range(30):
+        (own / f"run{number}.sh").write_text(RUN)
+    for name in ("json", "signal", "pathlib", "dslint"):
+        (own / f"{name}.py").write_text(f"open({str(own.parent / 'executed')!r}, 'w').close()\n")
+    # The server itself does not begin in the project: clients start it where they like.
+    client = start(own, begins_in=own.parent)
+    client.begin(capabilities={"window": {"workDoneProgress": True}})
+    client.diagnostics(client.open(own / "ds.json"), version=1, least=1)
+    client.wait(lambda m: m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "end")
+    assert not (own.parent / "executed").exists()

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from lsp_client import CONFIG, PATIENCE, ROOT, Client, uri_of
+
+from dslint import __version__
 
 pytest_plugins = ["lsp_fixtures"]
 
@@ -170,3 +173,18 @@ def test_without_pygls_one_line_says_what_to_install(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "dslint: the server needs pygls: pip install 'deepspeed-lint[server]'\n"
+
+
+def test_a_client_can_ask_beforehand_whether_the_server_can_run(tmp_path: Path) -> None:
+    def check(path: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "dslint", "server", "--check"]
+        environment = {**os.environ, "PYTHONPATH": path}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    pytest.importorskip("pygls", reason="pip install 'deepspeed-lint[server]'")
+    done = check(str(ROOT))
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dslint {__version__} can serve\n", "")
+    (tmp_path / "pygls.py").write_text("raise ImportError('none here')\n")
+    done = check(f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs pygls" in done.stderr
