@@ -158,7 +158,7 @@ class KeptRun(Run):
         says_syntax = SYNTAX_ERROR.code in self.enabled
         for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
             for path, raw in group.items():
-                context = self.surroundings.context(path, contexts.get(path))
+                context = self._context_of_script(path, contexts)
                 yield Job(path, raw, kind, (), context, "", False, says_syntax and path in inputs.named)
 
     def _marked(self, job: Job) -> Job:

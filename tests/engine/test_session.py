@@ -35,7 +35,8 @@ FILES = {
         "p.add_argument('--lr')\nargs = p.parse_args()\ndist.init_process_group('gloo')\n"
         "if dist.get_rank() == 0:\n    dist.barrier()\n"
     ),
-    "requirements.txt": "deepspeed==0.14.4\n",
+    "names.py": "from torch._six import string_classes\n",
+    "requirements.txt": "deepspeed==0.14.4\ntorch==2.1.2\n",
     "accelerate.yaml": (
         "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\n"
         "deepspeed_config:\n  zero_stage: 2\n"
@@ -54,7 +55,7 @@ EDITS: dict[str, dict[str, str | None]] = {
     "an option that others pass": {"plain.py": FILES["plain.py"].replace("'--lr'", "'--rate'")},
     "no Python": {"helpers.py": "def (:\n"},
     "all again": {"helpers.py": None, "plain.py": None},
-    "another release": {"requirements.txt": "deepspeed==0.19.8\n"},
+    "another release": {"requirements.txt": "deepspeed==0.19.8\ntorch==1.12.1\n"},
     "an own release": {"requirements.txt": None},
     "a file that is new": {"new.sh": "deepspeed --num_gpus 7 train.py --deepspeed_config ds.json\n"},
     "which changes": {"new.sh": "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n"},
