@@ -353,14 +353,9 @@ class Run:
                 codes = results.marked(content) if results else None
                 is_named = path in inputs.named and SYNTAX_ERROR.code in self.enabled
                 if codes or codes is None or is_named:
-                    context = self._context_of_script(path, contexts)
+                    context = self.surroundings.script_context(path, contexts.get(path))
                     jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
-
-    def _context_of_script(self, path: str, contexts: Mapping[str, Context]) -> Context:
-        """What a script is judged with: only scripts ask which releases the project allows."""
-        context = self.surroundings.context(path, contexts.get(path))
-        return replace(context, allowed=self.surroundings.allowed(path))
 
 
 def _is_for_reader(rule: RuleInfo, doc: Any, context: Context) -> bool:
