@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.profile import WALK, Profile, stage_of
 from dslint.core.source import SourceFile, Span
+from dslint.core.stopping import check_stop
 from dslint.engine.inputs import crash, top_of
 from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _INTERPRETED = 400_000
 # So often a script may change before all that interpretations share is made anew.
 _MOST_CHANGES = 20
+# Seconds: what takes less need not be told in two parts.
+_NOTICED = 0.06
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
@@ -91,6 +94,8 @@ class Judge:
         self._files = files
         self._modules: Project | None = None
         self._changes = 0
+        # How long the last judgement of each script took, by its path.
+        self.seconds: dict[str, float] = {}
 
     def renew(self, changed: Iterable[str], is_imported: bool) -> None:
         """Files have other texts now (absolute paths). ``is_imported``: scripts that were judged import one of them."""
@@ -99,20 +104,37 @@ class Judge:
         self._changes += 1
         # What the bodies of modules did holds for another text of a script that none of them imports. But what is kept
         # of its old texts grows.
-        if is_imported or self._changes % _MOST_CHANGES == 0:
+        if self._changes % _MOST_CHANGES == 0:
             self._modules.renew(changed)
+        elif is_imported:
+            self._modules.forget(changed)
 
     def judged(self, job: Job) -> Judged:
         """The findings of one script or notebook."""
+        began = perf_counter()
         profile = Profile() if self.is_profiled else None
+        look = _Look(job, profile, self._project())
+        findings = look.findings()
+        asked = self._modules.asked_by(("script", self._modules.files.absolute(job.path))) if self._modules else ()
+        self.seconds[job.path] = perf_counter() - began
+        return Judged(findings, profile, asked, look.parsed)
+
+    def is_quick(self, path: str) -> bool:
+        """The last judgement of a script took no time that anybody notices."""
+        return self.seconds.get(path, _NOTICED) < _NOTICED
+
+    def at_once(self, job: Job, before: Iterable[Finding]) -> list[Finding] | None:
+        """What can be said of another text of a script before it is judged: see ``atonce.py``."""
+        from dslint.engine.atonce import at_once
+
+        return at_once(job, self._project(), before)
+
+    def _project(self) -> Project | None:
         if self._files is not None and self._modules is None:
             from dslint.python.project import Project
 
             self._modules = Project(self._files)
-        look = _Look(job, profile, self._modules)
-        findings = look.findings()
-        asked = self._modules.asked_by(("script", self._modules.files.absolute(job.path))) if self._modules else ()
-        return Judged(findings, profile, asked, look.parsed)
+        return self._modules
 
 
 def check_script(job: Job) -> list[Finding]:
@@ -216,6 +238,7 @@ class _Look:
         findings: list[Finding] = []
         for rule in rules:
             assert rule.query is not None
+            check_stop()
             start = perf_counter()
             try:
                 findings += together(runs, rule.query)
@@ -246,6 +269,7 @@ class _Look:
         from dslint.rules.walk import run_script_rules
 
         self.parsed = max(self.parsed, len(self.job.raw))
+        check_stop()
         with stage_of(self.profile, _PARSE):
             doc = parse_script(source, tree)
         if isinstance(doc, ParseProblem):

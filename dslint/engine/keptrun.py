@@ -18,7 +18,8 @@ from dslint.engine.planrules import PlanJudge
 from dslint.engine.run import Joined, Result, Run
 from dslint.engine.toldonce import own_first
 from dslint.model.firstlook import may_hold_config
-from dslint.rules.own import SYNTAX_ERROR
+from dslint.rules.markers import rules_by_marker
+from dslint.rules.own import SYNTAX_ERROR, UNUSED_SUPPRESSION
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 class KeptRun(Run):
     """Scripts that only import what has changed keep their findings for now, if they are not among the ``wanted``.
 
-    ``is_quick``: so do plans where only scripts have changed. ``is_settled`` says afterwards that nothing was left out.
+    ``is_quick``: so do plans where only scripts have changed. ``is_first``: changed scripts whose judgement takes long
+    keep their findings for now, too, moved with their text. ``is_settled`` says afterwards that nothing was left out,
+    ``is_judged`` that no changed script was.
     """
 
     def __init__(
@@ -46,17 +49,26 @@ class KeptRun(Run):
         stop: Callable[[], None],
         is_quick: bool,
         wanted: Collection[str] | None = None,
+        is_first: bool = False,
     ) -> None:
         super().__init__(settings, memory.texts, results=results, surroundings=memory.surroundings)
         self._memory = memory
         self._stop = stop
         self._is_quick = is_quick
+        self._is_first = is_first
         self._wanted: Collection[str] | None = () if is_quick else wanted
+        self._deferred: set[str] = set()
         self.is_settled = True
+
+    @property
+    def is_judged(self) -> bool:
+        """Every script that has changed was judged."""
+        return not self._deferred
 
     def _check(self, paths: Sequence[str]) -> Result:
         memory = self._memory
         inputs = memory.inputs()
+        memory.move(inputs.scripts)
         self._stop()
         reads = memory.reads(inputs.launch_files.values(), LaunchReader(self.overrides, self._launch_judge()))
         inputs.launch = reads
@@ -64,11 +76,21 @@ class KeptRun(Run):
         joined = self._joined(paths, inputs)
         self.inputs, self.joined, memory.joined = inputs, joined, joined
         self._stop()
-        result = self.judged(inputs, reads, joined, memory.found.missing)
+        result = self._with_known_unused(self.judged(inputs, reads, joined, memory.found.missing))
         if self.is_settled:
             memory.fresh.clear()
             memory.forget_unused(inputs, joined.plans, (*inputs.configs, *self.embedded, *inputs.accelerate))
         return result
+
+    def _with_known_unused(self, result: Result) -> Result:
+        """Without new suppressions that nothing needs in a script of which not all is said yet."""
+        unused = [finding for finding in result.findings if finding.code == UNUSED_SUPPRESSION.code]
+        known = self._memory.unused
+        if not self._deferred:
+            self._memory.unused = {(finding.location.path, finding.message) for finding in unused}
+            return result
+        new = [f for f in unused if f.location.path in self._deferred and (f.location.path, f.message) not in known]
+        return replace(result, findings=[finding for finding in result.findings if finding not in new])
 
     def _joined(self, paths: Sequence[str], inputs: Inputs) -> Joined:
         memory, given = self._memory, self._memory.given
@@ -133,6 +155,10 @@ class KeptRun(Run):
             elif known is not None and not self._is_wanted(job.path):
                 self.is_settled = False
                 kept += [(job.path, finding) for finding in known.findings]
+            elif (found := self._at_once(job)) is not None:
+                self.is_settled = False
+                self._deferred.add(job.path)
+                kept += [(job.path, finding) for finding in found]
             else:
                 todo[job.path] = job
         jobs = [self._marked(job) for job in todo.values()]
@@ -145,11 +171,24 @@ class KeptRun(Run):
                 for path, finding in found:
                     by_path.setdefault(path, []).append(finding)
                 for path, job in todo.items():
-                    memory.scripts[path] = KeptScript(job.raw, job.context, job.is_named, by_path.get(path, []))
-                    memory.stale.discard(path)
+                    row = KeptScript(job.raw, job.context, job.is_named, by_path.get(path, []))
+                    memory.judged_now(path, row)
                 return own_first([*kept, *found])
 
             yield findings
+
+    def _at_once(self, job: Job) -> list[Finding] | None:
+        """What can be said of a script for now, where its judgement has to wait."""
+        memory = self._memory
+        if not self._is_first or job.path not in memory.scripts or memory.judge.is_quick(job.path):
+            return None
+        content = digest(job.raw)
+        codes = rules_by_marker(job.raw, self.enabled, job.context.vocabulary)
+        if self.results is not None:
+            self.results.mark(content, codes)
+        if not codes:
+            return None
+        return memory.shown_at_once(replace(job, codes=codes, content=content))
 
     def _is_wanted(self, path: str) -> bool:
         return self._wanted is None or path in self._memory.fresh or path in self._wanted
@@ -158,7 +197,7 @@ class KeptRun(Run):
         says_syntax = SYNTAX_ERROR.code in self.enabled
         for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
             for path, raw in group.items():
-                context = self.surroundings.context(path, contexts.get(path))
+                context = self.surroundings.script_context(path, contexts.get(path))
                 yield Job(path, raw, kind, (), context, "", False, says_syntax and path in inputs.named)
 
     def _marked(self, job: Job) -> Job:

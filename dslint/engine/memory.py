@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.finding import Finding
@@ -12,10 +12,13 @@ from dslint.engine.discovery import Candidate, Discovery, discover
 from dslint.engine.inputs import Inputs, LaunchFile, read_one
 from dslint.engine.judge import Job, Judge
 from dslint.engine.launchstage import LaunchRead, LaunchReader
+from dslint.engine.moving import change_of
 from dslint.engine.planning import excludes_of
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.engine.surroundings import Surroundings
 from dslint.model.keptworkspace import KeptWorkspace
+from dslint.parse.reading import Unreadable, decode
+from dslint.rules.own import SYNTAX_ERROR
 
 if TYPE_CHECKING:
     from dslint.engine.run import Joined
@@ -34,6 +37,12 @@ class KeptScript:
     is_named: bool
     findings: Sequence[Finding]
 
+    @property
+    def text(self) -> str | None:
+        """The text that was judged; ``None`` where nobody can read it."""
+        text = decode(self.raw)
+        return None if isinstance(text, Unreadable) else text
+
     def holds_for(self, job: Job) -> bool:
         """The same bytes are to be judged with the same knowledge."""
         return self.raw == job.raw and self.is_named == job.is_named and self.context == job.context
@@ -43,7 +52,8 @@ class Memory:
     """One folder over texts that change. Which files exist stays the same, else there is a new one.
 
     ``stale`` are scripts whose last judgement no longer holds, ``fresh`` files whose text has changed since the last
-    whole look.
+    whole look. ``shown`` is what is said of a script for now, by the text that it is said of: what its last judgement
+    said that could read it, moved with its text.
     """
 
     def __init__(self, paths: Sequence[str], settings: Settings, texts: Mapping[str, str]) -> None:
@@ -59,6 +69,10 @@ class Memory:
         self.asked: dict[str, frozenset[str]] = {}
         self.stale: set[str] = set()
         self.fresh: set[str] = set()
+        # Suppressions that nothing needs, as the last look said that had judged all that has changed.
+        self.unused: set[tuple[str, str]] = set()
+        self.shown: dict[str, tuple[str, list[Finding]]] = {}
+        self._before: dict[str, bytes] = {}
         self.documents: dict[tuple[str, int], tuple[Any, Context, list[Finding]]] = {}
         self.embedded: dict[str, tuple[bytes, list[DataDoc]]] = {}
         self.judged: dict[int, tuple[RunPlan, list[Finding]]] = {}
@@ -107,10 +121,49 @@ class Memory:
         touched = self.workspace.renew(texts, changed)
         self._reads = {p: r for p, r in self._reads.items() if p not in changed and touched.isdisjoint(r[2])}
         for path in changed:
-            self._parts.pop(path, None)
+            part = self._parts.pop(path, None)
+            if part is not None and path in part.scripts:
+                self._before[path] = part.scripts[path]
         self.fresh |= changed
         self.stale |= changed | importing
         return True
+
+    # -- findings move with their texts ------------------------------------------------------------------------
+
+    def move(self, scripts: Mapping[str, bytes]) -> None:
+        """What scripts were said to do to others that have changed is said at its place in their texts of now."""
+        for path, raw in self._before.items():
+            before, now = decode(raw), decode(scripts.get(path, b""))
+            if raw == scripts.get(path) or isinstance(before, Unreadable) or isinstance(now, Unreadable):
+                continue
+            change = change_of(path, before, now)
+            for other, row in self.scripts.items():
+                places = (place for finding in row.findings for place in (finding.location, *finding.related))
+                if other != path and any(place.path == path for place in places):
+                    self.scripts[other] = replace(row, findings=change.moved(row.findings))
+        self._before.clear()
+
+    def judged_now(self, path: str, row: KeptScript) -> None:
+        """A script has been judged."""
+        self.scripts[path] = row
+        self.stale.discard(path)
+        is_read = not any(finding.code == SYNTAX_ERROR.code for finding in row.findings)
+        if is_read and path in self.texts and (text := row.text) is not None:
+            self.shown[path] = text, list(row.findings)
+
+    def shown_at_once(self, job: Job) -> list[Finding] | None:
+        """What is said of a script whose text has changed, before it is judged; ``None`` where it is judged at once."""
+        text = decode(job.raw)
+        if isinstance(text, Unreadable):
+            return None
+        row = self.scripts.get(job.path)
+        before, findings = self.shown.get(job.path) or (row.text if row else None, list(row.findings) if row else [])
+        if before is not None and before != text and job.kind == "script":
+            findings = change_of(job.path, before, text).moved(findings)
+        found = self.judge.at_once(job, findings)
+        if found is not None:
+            self.shown[job.path] = text, found
+        return found
 
     # -- what was read -----------------------------------------------------------------------------------------
 
@@ -157,3 +210,4 @@ class Memory:
         alive = {id(doc) for doc in docs}
         self.documents = {key: row for key, row in self.documents.items() if key[1] in alive}
         self.scripts = {path: row for path, row in self.scripts.items() if path in self._candidates}
+        self.shown = {path: row for path, row in self.shown.items() if path in self.texts}

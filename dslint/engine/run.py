@@ -353,8 +353,7 @@ class Run:
                 codes = results.marked(content) if results else None
                 is_named = path in inputs.named and SYNTAX_ERROR.code in self.enabled
                 if codes or codes is None or is_named:
-                    context = self.surroundings.context(path, contexts.get(path))
-                    context = replace(context, allowed=self.surroundings.allowed(path))
+                    context = self.surroundings.script_context(path, contexts.get(path))
                     jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
 

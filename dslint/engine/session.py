@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from dslint.core.stopping import Interrupted, stoppable
 from dslint.engine.cache import RememberedResults
 from dslint.engine.gitignore import forget_git
 from dslint.engine.keptrun import KeptRun
@@ -25,16 +26,13 @@ if TYPE_CHECKING:
 _KEPT = 3
 
 
-class Interrupted(Exception):  # noqa: N818 - no error: somebody has asked for something else meanwhile
-    """A look was given up, since its texts have changed again."""
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """What one look at a folder has shown. ``configs`` are its DeepSpeed configs, ``texts`` what was given to it.
 
     ``is_whole``: all files of the folder were judged, else the given ones with what stands around them. ``is_settled``:
-    what only imports the changed files was judged again, too.
+    what only imports the changed files was judged again, too. ``is_judged``: the changed files were, else what was
+    found before in those that take long stands at its place in their new texts.
     """
 
     result: Result
@@ -43,6 +41,7 @@ class Look:
     texts: Mapping[str, str]
     is_whole: bool
     is_settled: bool = True
+    is_judged: bool = True
 
 
 class _Stoppable(RememberedResults):
@@ -122,7 +121,8 @@ class Session:
         """
         self._results.stop = stop
         run = Run(self.settings, texts, results=self._results)
-        result = run.check(paths)
+        with stoppable(self._results.check):
+            result = run.check(paths)
         return _look_of(run, result, texts, is_whole=False)
 
     def look(
@@ -131,11 +131,13 @@ class Session:
         stop: Callable[[], bool],
         is_quick: bool = False,
         wanted: Collection[str] | None = None,
+        is_first: bool = False,
     ) -> Look:
         """Judge all files of the folder, and those whose text is given, as far as a change concerns them.
 
         ``is_quick``: what a change concerns only by imports may wait for the next look (``Look.is_settled``). Else
-        ``wanted`` are the scripts that do not wait, if not all.
+        ``wanted`` are the scripts that do not wait, if not all. ``is_first``: so may what takes long
+        (``Look.is_judged``).
 
         Raises:
             Interrupted: ``stop`` has said so.
@@ -145,10 +147,12 @@ class Session:
         if self._memory is None or changed is None or not self._memory.renew(texts, changed):
             self._memory = Memory([self.root, *texts], self.settings, texts)
             self._memory.asked = self._results.asked
-        run = KeptRun(self.settings, self._memory, self._results, self._results.check, is_quick, wanted)
-        result = run.check([self.root])
+        run = KeptRun(self.settings, self._memory, self._results, self._results.check, is_quick, wanted, is_first)
+        with stoppable(self._results.check):
+            result = run.check([self.root])
         self._results.asks_cache = False
-        return _look_of(run, result, self._memory.texts, is_whole=True, is_settled=run.is_settled)
+        look = _look_of(run, result, self._memory.texts, is_whole=True)
+        return replace(look, is_settled=run.is_settled, is_judged=run.is_judged)
 
     def changed_on_disk(self, path: str) -> None:
         """The disk holds another text of a file, which was there before."""
@@ -169,10 +173,10 @@ class Session:
         self._results.save(is_last=True)
 
 
-def _look_of(run: Run, result: Result, texts: Mapping[str, str], is_whole: bool, is_settled: bool = True) -> Look:
+def _look_of(run: Run, result: Result, texts: Mapping[str, str], is_whole: bool) -> Look:
     inputs, joined = run.inputs, run.joined
     planned = None
     if joined is not None:
         unread = inputs.findings
         planned = Planned(joined.plans, [], unread, inputs.files, run.surroundings, joined.workspace)
-    return Look(result, planned, [*inputs.configs, *run.embedded], texts, is_whole, is_settled)
+    return Look(result, planned, [*inputs.configs, *run.embedded], texts, is_whole)

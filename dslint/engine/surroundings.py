@@ -54,6 +54,8 @@ class Surroundings:
         self._libraries: dict[str, dict[str, VersionFact]] = {}
         # What holds for every file of a folder; empty where the settings speak of single files.
         self._contexts: dict[str, Context] = {}
+        # The same for scripts, with the context that it was made of.
+        self._of_scripts: dict[str, tuple[Context, Context]] = {}
         self._locks: dict[str, Locked | None] = {}
         # What each file of a folder states, by the kind of files: see `_stated_in`.
         self._statements: dict[tuple[str, str], list[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]] = {}
@@ -112,6 +114,18 @@ class Surroundings:
         )
         if is_plain:
             self._contexts[beside] = found
+        return found
+
+    def script_context(self, path: str, joined: Context | None = None) -> Context:
+        """The same for a script: only scripts ask which releases the project allows."""
+        plain = self.context(path, joined)
+        folder = os.path.dirname(path)
+        known = self._of_scripts.get(folder)
+        # One object for all that share it: whoever looks again compares contexts.
+        if known is not None and known[0] is plain:
+            return known[1]
+        found = replace(plain, allowed=self.allowed(path))
+        self._of_scripts[folder] = plain, found
         return found
 
     def _versions_for(self, folder: str) -> dict[str, VersionFact]:

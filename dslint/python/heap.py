@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dslint.core.stopping import stop_check
 from dslint.python.events import Loop, Lost, Node
 from dslint.python.lanes import Worlds
 from dslint.python.places import earlier
@@ -149,6 +150,7 @@ class Heap:
         self.control = 0
         self.path: dict[object, bool] = {}
         self.alive = True
+        self.check_stop = stop_check()
         self.events: list[Node] = []
         self.frame: Frame = None  # type: ignore[assignment]  # there is one whenever code runs
         self.steps = 0

@@ -79,6 +79,12 @@ class ModuleRun:
     names: dict[object, dict[object, None]]
     noted: Noted
 
+    def rests_on(self, paths: set[str]) -> bool:
+        """Return whether one of these files was read for it, or is imported in it."""
+        if any(part.imported is not None and part.imported.absolute in paths for part in self.parts):
+            return True
+        return any(question[0] == "file" and question[1] in paths for question in self.noted.asked)
+
 
 class Recording:
     """A run that is taking place; `end` makes a record of it where that is possible."""

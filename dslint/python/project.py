@@ -35,6 +35,12 @@ class Project:
         self._used.clear()
         self.interpreted = self.interpreted.without(paths)
 
+    def forget(self, paths: Iterable[str]) -> None:
+        """Forget these files, which have other texts now, and what rests on them."""
+        self._asked.clear()
+        self._used.clear()
+        self.interpreted.forget(paths)
+
     # -- what was asked -----------------------------------------------------------------------------------------
 
     def asked_by(self, asker: Asker) -> tuple[tuple[Question, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -62,6 +62,15 @@ class Shared:
         made.parsed = {path: module for path, module in self.parsed.items() if path not in gone}
         return made
 
+    def forget(self, paths: Iterable[str]) -> None:
+        """Forget the trees of some files, and what the bodies of modules did that rest on one of them."""
+        gone = set(paths)
+        for one in (self, *self._started.values()):
+            for path in _resting_on(gone, one.runs):
+                one.runs.pop(path, None)
+        for path in gone:
+            self.parsed.pop(path, None)
+
     def module_of(self, source: SourceFile, tree: ast.Module, path: str) -> Module:
         """Return the module of a script, whose tree is there, for it and for modules that import it.
 
@@ -73,3 +82,14 @@ class Shared:
             for one in (self, *self._started.values()):
                 one.runs.pop(path, None)
         return known
+
+
+def _resting_on(paths: set[str], runs: Mapping[str, Sequence[ModuleRun]]) -> set[str]:
+    """Return the files with all modules that import one of them, or a module that does."""
+    found = set(paths)
+    fresh = True
+    while fresh:
+        more = {path for path in runs.keys() - found if any(run.rests_on(found) for run in runs[path])}
+        found |= more
+        fresh = bool(more)
+    return found

@@ -51,6 +51,8 @@ def execute(m: Machine, body: Sequence[ast.stmt]) -> None:
         if not m.alive:
             return
         m.steps += 1
+        if m.check_stop is not None:
+            m.check_stop()
         handler = _HANDLERS.get(type(statement))
         if handler is not None:
             handler(m, statement)

@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dslint.core.stopping import Interrupted
 from dslint.engine.neighbours import project_root
-from dslint.engine.session import Interrupted, Look, Session
+from dslint.engine.session import Look, Session
 from dslint.server import warm
 from dslint.server.client_settings import Wishes
 from dslint.server.documents import Documents
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 # Seconds without a change before a look begins: keys come faster than this.
 DEBOUNCE = 0.03
+# Seconds without a change before what takes long is done, when all else is told.
+_REST = 0.15
 # Seconds after which changes no longer end a look: who types all the time is to see something, too.
 _PATIENCE = 1.5
 # A folder with fewer candidates than this is looked at at once, without a process for its first look.
@@ -155,6 +158,16 @@ class Analyst:
         """Something newer is wanted, and this look has not lasted long."""
         return self._is_newer() and (self._is_over or time.monotonic() - self._started < _PATIENCE)
 
+    def _rest(self) -> None:
+        """Wait for a moment, unless something newer is wanted.
+
+        Raises:
+            Interrupted: something newer is wanted.
+        """
+        with self._wake:
+            if self._wake.wait_for(self._is_newer, _REST):
+                raise Interrupted
+
     def _take_notes(self) -> None:
         with self._wake:
             changed, others_exist = self._on_disk, self._others_exist
@@ -179,6 +192,11 @@ class Analyst:
             else:
                 look = self._whole(folder, texts)
             self._tell(folder, look, wanted, began)
+            if not look.is_judged:
+                # Who goes on typing is not to find the processor busy with what is void.
+                self._rest()
+                look = folder.session.look(texts, self._is_newer, is_quick=True)
+                self._tell(folder, look, wanted, began)
             if not look.is_settled:
                 # What imports the changed files, once these are told: what is open, and all others once they are saved.
                 others = None if wanted.is_saved else texts.keys()
@@ -193,7 +211,7 @@ class Analyst:
     def _whole(self, folder: Folder, texts: Mapping[str, str]) -> Look:
         if not folder.is_whole:
             self._listener.first_look(folder.root, "reading")
-        look = folder.session.look(texts, self._is_stale, is_quick=folder.is_whole)
+        look = folder.session.look(texts, self._is_stale, is_quick=folder.is_whole, is_first=folder.is_whole)
         if not folder.is_whole:
             folder.is_whole = True
             folder.session.save()

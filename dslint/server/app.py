@@ -48,6 +48,8 @@ class DslintServer(LanguageServer, Listener):
         self.outcomes: dict[str, Outcome] = {}
         self._analyst: Analyst | None = None
         self._published: dict[str, dict[str, list[types.Diagnostic]]] = {}
+        # What the client was told last of each file: items, the version of the text, and whether it was open.
+        self._told: dict[str, tuple[list[types.Diagnostic], int | None, bool]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.asked = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -71,6 +73,12 @@ class DslintServer(LanguageServer, Listener):
         self._loop = asyncio.get_running_loop()
         self._analyst = Analyst(self._roots(), self.wishes, self.raw, self)
         self._analyst.start()
+
+    def opened(self, item: types.TextDocumentItem) -> None:
+        """The client has opened a document, and waits to hear of it whatever it has heard before."""
+        self.documents.open(item)
+        self._told.pop(item.uri, None)
+        self.look()
 
     def take_wishes(self, given: object) -> None:
         """The wishes of the client; what is wrong with them is said."""
@@ -190,15 +198,25 @@ class DslintServer(LanguageServer, Listener):
             else {u: d for u, d in before.items() if path_of(u) not in outcome.look.result.paths}
         )
         now = {**kept, **found}
-        self._published[outcome.folder] = now
         for uri in {*before, *now, *(d for d in self._open_uris(outcome.look.texts))}:
-            items = now.get(uri, [])
-            document = self.documents.get(uri)
-            seen = outcome.wanted.documents.get(uri)
-            version = seen.version if document is not None and seen is not None else None
-            if items != before.get(uri) or document is not None:
-                self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, items, version))
+            self._tell_diagnostics(uri, now.get(uri, []), outcome)
+        self._published[outcome.folder] = {uri: items for uri, items in now.items() if items}
         self._answer(outcome)
+
+    def _tell_diagnostics(self, uri: str, items: list[types.Diagnostic], outcome: Outcome) -> None:
+        """Publish what is said of a file, unless the client has it."""
+        document, seen = self.documents.get(uri), outcome.wanted.documents.get(uri)
+        version = seen.version if document is not None and seen is not None else None
+        if document is not None and seen is not None and document.version != version:
+            return  # places in a text that the client has no more; a look at the new one has been asked for
+        state = (items, version, document is not None)
+        if self._told.get(uri, ([], None, False)) == state:
+            return
+        if items or document is not None:
+            self._told[uri] = state
+        else:
+            self._told.pop(uri, None)
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, items, version))
 
     def _open_uris(self, texts: Mapping[str, str]) -> list[str]:
         return [self.documents.uri(path) for path in texts if self.documents.at(path) is not None]
@@ -209,6 +227,8 @@ class DslintServer(LanguageServer, Listener):
             if number <= outcome.wanted.number and not waiting.done():
                 waiting.set_result(None)
         self._waiting = [(number, waiting) for number, waiting in self._waiting if not waiting.done()]
+        if not outcome.look.is_settled:
+            return
         workspace = self.client_capabilities.workspace
         if workspace is not None and workspace.code_lens is not None and workspace.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)

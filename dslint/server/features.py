@@ -40,8 +40,7 @@ def _life(server: DslintServer) -> None:
 def _texts(server: DslintServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: types.DidOpenTextDocumentParams) -> None:
-        server.documents.open(params.text_document)
-        server.look()
+        server.opened(params.text_document)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(params: types.DidChangeTextDocumentParams) -> None:

@@ -111,6 +111,8 @@ class FileIgnores:
 
     def stale(self, paths: Set[str], is_whole: bool) -> list[Finding]:
         """Patterns that no file matches; ``is_whole``: ``paths`` are all files of the project."""
+        if not self.patterns:
+            return []
         findings = []
         judged = {self._relative(path) for path in paths}
         for pattern in self.patterns:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dslint.core.finding import Finding
+from dslint.core.stopping import Interrupted
 from dslint.engine.run import check_paths
-from dslint.engine.session import Interrupted, Session
+from dslint.engine.session import Look, Session
 from dslint.settings import load_settings
 
 CONFIG = (
@@ -35,7 +37,8 @@ FILES = {
         "p.add_argument('--lr')\nargs = p.parse_args()\ndist.init_process_group('gloo')\n"
         "if dist.get_rank() == 0:\n    dist.barrier()\n"
     ),
-    "requirements.txt": "deepspeed==0.14.4\n",
+    "names.py": "from torch._six import string_classes\n",
+    "requirements.txt": "deepspeed==0.14.4\ntorch==2.1.2\n",
     "accelerate.yaml": (
         "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\n"
         "deepspeed_config:\n  zero_stage: 2\n"
@@ -54,7 +57,7 @@ EDITS: dict[str, dict[str, str | None]] = {
     "an option that others pass": {"plain.py": FILES["plain.py"].replace("'--lr'", "'--rate'")},
     "no Python": {"helpers.py": "def (:\n"},
     "all again": {"helpers.py": None, "plain.py": None},
-    "another release": {"requirements.txt": "deepspeed==0.19.8\n"},
+    "another release": {"requirements.txt": "deepspeed==0.19.8\ntorch==1.12.1\n"},
     "an own release": {"requirements.txt": None},
     "a file that is new": {"new.sh": "deepspeed --num_gpus 7 train.py --deepspeed_config ds.json\n"},
     "which changes": {"new.sh": "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n"},
@@ -132,6 +135,90 @@ def test_a_look_that_is_given_up_is_made_up_for(folder: Path) -> None:
     with pytest.raises(Interrupted):
         session.look(texts, stop)
     assert shown(session.look(texts, lambda: False).result.findings) == fresh(texts)
+
+
+def places(look: Look, path: str) -> list[tuple[str, int]]:
+    return [(f.code, f.location.region.line) for f in look.result.findings if f.location.path == path]
+
+
+def slow(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the judgement of each script counts as one that takes long."""
+    monkeypatch.setattr("dslint.engine.judge.Judge.is_quick", lambda judge, path: False)
+
+
+def test_what_takes_long_moves_with_its_text_until_it_is_judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(".", load_settings(Path(), {}))
+    before = places(session.look({}, lambda: False), "plain.py")
+    assert before
+    slow(session, monkeypatch)
+    old = FILES["plain.py"]
+    text = "\n\n" + old
+    look = session.look({"plain.py": text}, lambda: False, is_quick=True, is_first=True)
+    assert (look.is_judged, look.is_settled) == (False, False)
+    assert places(look, "plain.py") == [(code, line + 2) for code, line in before]
+    # A change of the line takes the finding away until somebody has judged it.
+    text = text.replace("    dist.barrier()", "    dist.barrier( )")
+    look = session.look({"plain.py": text}, lambda: False, is_quick=True, is_first=True)
+    assert len(places(look, "plain.py")) < len(before)
+    look = session.look({"plain.py": text}, lambda: False, is_quick=True)
+    assert look.is_judged
+    assert places(look, "plain.py") == [(code, line + 2) for code, line in before]
+    assert shown(session.look({"plain.py": text}, lambda: False).result.findings) == fresh({"plain.py": text})
+
+
+def test_text_that_is_no_python_does_not_wait_and_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(".", load_settings(Path(), {}))
+    before = places(session.look({}, lambda: False), "plain.py")
+    slow(session, monkeypatch)
+    old = FILES["plain.py"]
+    session.look({"plain.py": old + "\n"}, lambda: False)
+    look = session.look({"plain.py": old + "\nx = (\n"}, lambda: False, is_quick=True, is_first=True)
+    assert look.is_judged
+    assert [code for code, _ in places(look, "plain.py")] == ["DSL900"]
+    look = session.look({"plain.py": old + "\nx = (1)\n"}, lambda: False, is_quick=True, is_first=True)
+    assert not look.is_judged
+    assert places(look, "plain.py") == before
+
+
+def test_names_are_judged_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(".", load_settings(Path(), {}))
+    session.look({}, lambda: False)
+    slow(session, monkeypatch)
+    look = session.look({"names.py": "x = 1\n" + FILES["names.py"]}, lambda: False, is_quick=True, is_first=True)
+    assert places(look, "names.py") == [("DSL501", 2)]
+    look = session.look({"names.py": "import torch\n"}, lambda: False, is_quick=True, is_first=True)
+    assert places(look, "names.py") == []
+
+
+def test_a_suppression_is_not_unused_while_its_finding_is_not_judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(".", load_settings(Path(), {}))
+    text = FILES["plain.py"].replace("barrier()", "barrier()  # dslint: ignore[DSL201]")
+    before = places(session.look({"plain.py": text}, lambda: False), "plain.py")
+    assert "DSL201" not in dict(before)
+    slow(session, monkeypatch)
+    text = text.replace("dist.barrier()", "dist.barrier( )")
+    look = session.look({"plain.py": text}, lambda: False, is_quick=True, is_first=True)
+    assert not look.is_judged
+    assert places(look, "plain.py") == before
+
+
+@pytest.mark.parametrize("after", [1, 5, 20, 60, 150, 400])
+def test_an_interpretation_that_is_given_up_leaves_nothing_behind(folder: Path, after: int) -> None:
+    session = Session(".", load_settings(Path(), {}))
+    session.look({}, lambda: False)
+    for number, path in enumerate(("helpers.py", "train.py", "plain.py")):
+        texts = {path: FILES[path] + "\n" * number + "\nprint(1)\n"}
+        left = [after]
+
+        def stop(left: list[int] = left) -> bool:
+            left[0] -= 1
+            return left[0] < 0
+
+        with suppress(Interrupted):
+            session.look(texts, stop)
+        assert shown(session.look(texts, lambda: False).result.findings) == fresh(texts), path
 
 
 def test_files_on_disk_come_and_go(folder: Path) -> None:

@@ -42,9 +42,9 @@ def mesh_of(command: LaunchCommand, script: str | None, given: Passed | None, fi
     if source is None or script is None:
         return None
     texts = [found for found in imported_sources(script, files.workspace, 2, 40) if _MAKES in found.text]
-    calls = [
-        (text, tree, call) for text in texts for tree in [_tree(text)] if tree is not None for call in _calls(tree)
-    ]
+    # Once a file: the commands of a project start scripts that import the same modules.
+    made = [(text, files.workspace.memo("device meshes", text.path, _made_in)) for text in texts]
+    calls = [(text, *one) for text, of_text in made for one in of_text or ()]
     if len(calls) != 1:
         return None
     text, tree, call = calls[0]
@@ -62,14 +62,15 @@ def mesh_of(command: LaunchCommand, script: str | None, given: Passed | None, fi
     return Mesh(_location(text, call), tuple(size for size, _ in known), places)
 
 
-def _tree(source: SourceFile) -> ast.Module | None:
+def _made_in(source: SourceFile) -> list[tuple[ast.Module, ast.Call]]:
+    """The calls that make a mesh in a module, with its tree."""
     tree = parse_ast(source)
-    return tree if isinstance(tree, ast.Module) else None
+    return [(tree, call) for call in _calls(tree)] if isinstance(tree, ast.Module) else []
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == _MAKES:
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == _MAKES:
             yield node
 
 
