@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 SeverityName = Literal["error", "warning", "info"]
 ConfidenceName = Literal["certain", "likely"]
-FormatName = Literal["concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure"]
+FormatName = Literal[
+    "concise", "full", "json", "json-lines", "github", "sarif", "gitlab", "junit", "checkstyle", "rdjson", "azure"
+]
 ConsumerName = Literal["deepspeed", "hf", "accelerate", "lightning"]
 
 
