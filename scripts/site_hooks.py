@@ -27,6 +27,8 @@ _FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,}).*?^(?P=fence)\s*$", re.M | re.S)
 _RULE = re.compile(r"rules/(?P<code>DSL\d+)-[\w-]+\.md")
 # The line of facts below the name of a rule.
 _FACTS = re.compile(r"^\*\*(error|warning|info)\*\* · .*$", re.M)
+# What generated pages begin with; the title of a page must be its first element.
+_NOTE = re.compile(r"\A(<!--.*?-->\s*)+", re.S)
 # A line break between two Chinese characters or marks is no space there.
 _HAN_BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
 # Pages that have the width of the menu, in which they are alone.
@@ -56,6 +58,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links to files outside of ``docs/`` to their copies, and put the way back on the page of a rule."""
+    markdown = _NOTE.sub("", markdown)
     if _RULE.fullmatch(page.file.src_uri):
         page.meta.setdefault("search", {"boost": 2})
         markdown = _FACTS.sub(r"\g<0> · [all rules](README.md)", markdown, count=1)
