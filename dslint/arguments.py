@@ -13,7 +13,19 @@ COMMANDS = (
 )  # fmt: skip
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
-FORMATS = ("concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure")
+FORMATS = (
+    "concise",
+    "full",
+    "json",
+    "json-lines",
+    "github",
+    "sarif",
+    "gitlab",
+    "junit",
+    "checkstyle",
+    "rdjson",
+    "azure",
+)
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
 _EPILOG = """\
@@ -166,6 +178,9 @@ def _fixing(group: argparse._ArgumentGroup) -> None:
         help="put suppression comments (in JSON: entries of the settings) at what is found at or above --min-severity",
     )
     group.add_argument("--reason", metavar="TEXT", help="with --add-noqa: what the comments say")
+    group.add_argument(
+        "--exit-non-zero-on-fix", action="store_true", help="exit with 1 when a fix changed a file, whatever is left"
+    )
     group.add_argument("--diff", action="store_true", help="show what --fix would change; write nothing")
 
 
@@ -218,6 +233,7 @@ def _other(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--profile", action="store_true", help="print to standard error which stage and rule takes how long"
     )
+    group.add_argument("--watch", action="store_true", help="check again whenever a file changes; Ctrl-C ends it")
     group.add_argument("--show-files", action="store_true", help="list the files that would be looked at")
     group.add_argument("--show-settings", action="store_true", help="print the settings in force")
 

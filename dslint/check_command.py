@@ -25,12 +25,15 @@ OK, FINDINGS, TROUBLE = 0, 1, 2
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
      "isolated", "show_files", "show_settings", "ignore_noqa", "profile", "project_rules", "write_baseline", "add_noqa",
-     "reason"}
+     "reason", "exit_non_zero_on_fix", "watch"}
 )  # fmt: skip
 
+# What --watch does not do again and again.
+_NOT_WATCHED = ("fix", "fix_only", "diff", "add_noqa", "write_baseline", "output_file", "profile")
 
-def check(args: Namespace) -> int:
-    """``dslint check``: settings, then findings or fixes, then the report."""
+
+def check(args: Namespace, arguments: Sequence[str] = ()) -> int:
+    """``dslint check``: settings, then findings or fixes, then the report. ``arguments``: the words of ``args``."""
     from dslint.settings import SettingsError, load_settings
 
     flags = vars(args)
@@ -55,6 +58,10 @@ def check(args: Namespace) -> int:
     if "show_settings" in args:
         sys.stdout.write(settings.describe())
         return OK
+    if flags.get("watch"):
+        from dslint.watch_command import watch
+
+        return watch(paths, settings, arguments)
     given = None
     if paths == ["-"]:
         from dslint.engine.standard_input import StandardInput
@@ -147,6 +154,10 @@ def _check_usage(paths: Sequence[str], flags: dict[str, Any]) -> None:
         raise _UsageError(
             f"--write-baseline writes what is found: it cannot be mixed with --{fixing.replace('_', '-')}"
         )
+    if "watch" in flags and (changing := next((flag for flag in _NOT_WATCHED if flag in flags), None)):
+        raise _UsageError(f"--watch only looks: it cannot be mixed with --{changing.replace('_', '-')}")
+    if "watch" in flags and "-" in paths:
+        raise _UsageError("--watch looks at files, not at standard input")
     if "profile" in flags and fixing:
         raise _UsageError(f"--profile measures a check: it cannot be mixed with --{fixing.replace('_', '-')}")
 
@@ -202,6 +213,7 @@ def _fix(
         texts = {}
         result = check_paths(paths, settings, ignore_noqa=ignore_noqa)
         result.problems += problems
+    changed = FINDINGS if fixed.applied and flags.get("exit_non_zero_on_fix") else OK
     if fixed.applied and not result.problems and not flags.get("quiet"):
         from dslint.core.words import counted
 
@@ -210,8 +222,9 @@ def _fix(
         for line in result.problems:
             say(line)
         _say_unsafe(result, settings, flags)
-        return TROUBLE if result.problems else OK
-    return _report(result, settings, flags, texts, to_stderr=given is not None)
+        return TROUBLE if result.problems else changed
+    code = _report(result, settings, flags, texts, to_stderr=given is not None)
+    return max(code, changed)
 
 
 def _say_unsafe(result: Result, settings: Settings, flags: dict[str, Any]) -> None:
@@ -227,14 +240,16 @@ def _report(
     result: Result, settings: Settings, flags: dict[str, Any], texts: dict[str, str], to_stderr: bool = False
 ) -> int:
     from dslint import report
-    from dslint.report.options import ReportOptions, terminal_width, use_color
+    from dslint.report.options import ReportOptions, terminal_width, use_color, use_links
     from dslint.report.sources import FileSources
     from dslint.report.view import view_of
 
     output_format = _format(settings, flags)
     stream = sys.stderr if to_stderr else sys.stdout
+    has_color = "output_file" not in flags and use_color(flags.get("color", "auto"), stream, os.environ)
     options = ReportOptions(
-        color="output_file" not in flags and use_color(flags.get("color", "auto"), stream, os.environ),
+        color=has_color,
+        hyperlinks=has_color and use_links(stream, os.environ),
         width=terminal_width(stream, os.environ),
         files=result.files,
         suppressed=tuple(result.suppressed),

@@ -121,7 +121,7 @@ def _command(name: str, rest: list[str]) -> int:
     from dslint.check_command import check
 
     with seldom_collected():  # modules are made of objects, too
-        return check(check_parser().parse_args(rest))
+        return check(check_parser().parse_args(rest), rest)
 
 
 def _subjects(paths: Sequence[str], args: Namespace) -> list[Subject]:

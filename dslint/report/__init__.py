@@ -23,10 +23,12 @@ FORMATS: dict[str, str] = {
     "concise": "dslint.report.concise",
     "full": "dslint.report.full",
     "json": "dslint.report.jsonout",
+    "json-lines": "dslint.report.jsonlines",
     "github": "dslint.report.github",
     "sarif": "dslint.report.sarif",
     "gitlab": "dslint.report.gitlab",
     "junit": "dslint.report.junit",
+    "checkstyle": "dslint.report.checkstyle",
     "rdjson": "dslint.report.rdjson",
     "azure": "dslint.report.azure",
 }

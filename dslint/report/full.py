@@ -14,6 +14,7 @@ from dslint.core.fix import Edit, Fix, OverlapError, apply_edits
 from dslint.core.source import Location, Span
 from dslint.report.console import text_console
 from dslint.report.frame import frame, gutter_width
+from dslint.report.links import rule_url
 from dslint.report.options import ReportOptions
 from dslint.report.place import assumption_lines, fix_mark, one_line, place, visible
 from dslint.report.sources import SourceReader
@@ -33,7 +34,9 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
 
 def _lines(console: Console, finding: Finding, sources: SourceReader, options: ReportOptions) -> Iterator[Text]:
     style = _STYLES[finding.severity.value]
-    head = Text.assemble((f"{finding.severity.value}[{finding.code}]", style), (f" {finding.name}", "bold"))
+    page = rule_url(finding.code) if options.hyperlinks else ""
+    code = f"{style} link {page}" if page else style
+    head = Text.assemble((f"{finding.severity.value}[{finding.code}]", code), (f" {finding.name}", "bold"))
     yield head.append(f" {mark}", "cyan") if (mark := fix_mark(finding)) else head
     yield from _wrapped(console, _prose(finding.message), 0)
     gutter = gutter_width((finding.location, *finding.related))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dslint import __version__
@@ -19,10 +19,16 @@ FORMAT_VERSION = 1
 
 def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:  # noqa: ARG001
     """One JSON object; lines and columns are 1-based code points, end columns exclusive."""
-    files: dict[str, SourceFile] = {}
-    listed = [_finding(finding, sources, files) for finding in findings]
+    listed = list(objects(findings, sources))
     report = {"version": FORMAT_VERSION, "dslint": __version__, "findings": listed}
     return json.dumps(report, indent=2, ensure_ascii=True) + "\n"
+
+
+def objects(findings: Sequence[Finding], sources: SourceReader) -> Iterator[dict[str, Any]]:
+    """The findings as objects."""
+    files: dict[str, SourceFile] = {}
+    for finding in findings:
+        yield _finding(finding, sources, files)
 
 
 def _finding(finding: Finding, sources: SourceReader, files: dict[str, SourceFile]) -> dict[str, Any]:

@@ -5,18 +5,14 @@ Errors and warnings are failures; a note is a case that passes and says somethin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
 from dslint.core.finding import Finding, Severity
 from dslint.report.options import ReportOptions
-from dslint.report.place import further, message_of, one_line, place, told
+from dslint.report.place import NO_XML, further, message_of, one_line, place, told
 from dslint.report.sources import SourceReader
-
-# Characters that no XML document may hold, also not by their number.
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:  # noqa: ARG001
@@ -30,7 +26,7 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
     if not suites:
         lines += ['  <testsuite name="dslint" tests="1" failures="0" errors="0" skipped="0">']
         lines += ['    <testcase name="no findings" classname="dslint"/>', "  </testsuite>"]
-    return _NO_XML.sub("\ufffd", "\n".join([*lines, "</testsuites>"])) + "\n"
+    return NO_XML.sub("\ufffd", "\n".join([*lines, "</testsuites>"])) + "\n"
 
 
 def _suite(path: str, findings: Sequence[Finding]) -> Iterable[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dslint.core.suppressed import Suppressed
-from dslint.core.terminal import terminal_width, use_color
+from dslint.core.terminal import terminal_width, use_color, use_links
 
-__all__ = ["ReportOptions", "terminal_width", "use_color"]
+__all__ = ["ReportOptions", "terminal_width", "use_color", "use_links"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ _HIDDEN = {
 }
 _ONE_LINE = {**_HIDDEN, ord("\n"): " ", ord("\r"): None, ord("\t"): " "}
 
+# Characters that no XML document may hold, also not by their number.
+NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def visible(text: str) -> str:
     """The text with control characters spelled out, so that a linted file cannot write to the terminal."""

@@ -14,13 +14,12 @@ from dslint.core.fix import Fix
 from dslint.core.source import Location, Region, SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.report.fingerprints import Fingerprints
-from dslint.report.links import rule_url
+from dslint.report.links import PROJECT, rule_url
 from dslint.report.options import ReportOptions
 from dslint.report.place import assumption_lines, one_line, told
 from dslint.report.sources import SourceReader
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-INFORMATION_URI = "https://pypi.org/project/deepspeed-lint/"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 # Of 100: what viewers sort by within a level.
 _RANKS = {Confidence.CERTAIN: 100.0, Confidence.LIKELY: 50.0}
@@ -43,7 +42,7 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
             "driver": {
                 "name": "dslint",
                 "semanticVersion": __version__,
-                "informationUri": INFORMATION_URI,
+                "informationUri": PROJECT,
                 "rules": [_rule(code) for code in codes],
             }
         },

@@ -16,7 +16,7 @@ from dslint.settings.table import Launch, Names, Settings, kebab
 
 _SELECTION = ("select", "ignore", "extend_select", "extend_ignore")
 # A later source adds to these lists instead of replacing them.
-_GROWING = ("ignore", "extend_select", "extend_ignore", "extend_exclude", "rules")
+_GROWING = ("ignore", "extend_select", "extend_ignore", "extend_exclude", "rules", "unfixable")
 # What a version of each of these looks like.
 _VERSIONS = {
     "deepspeed_version": "0.16.9 or >=0.14,<0.18",
@@ -45,6 +45,7 @@ def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules:
     merged: dict[str, Any] = {}
     layers: list[Layer] = []
     severities: dict[str, Severity] = {}
+    unfixed: tuple[str, ...] = ()
     stated, by_file = StatedLaunch(), dict[str, StatedLaunch]()
     for source in sources:
         if "select" in source.values:
@@ -64,6 +65,7 @@ def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules:
             merged[key] = _combined(key, merged.get(key), value, source.origin)
         layers.append(_layer(source))
         severities.update(_severities(source))
+        unfixed += tuple(_prefix(selector, source, "unfixable") for selector in source.values.get("unfixable", ()))
         _check_file_ignores(source)
     # What later sources contradict is gone here too.
     merged["world_size"] = stated.total
@@ -77,6 +79,7 @@ def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules:
         root=root.absolute(),
         layers=tuple(layer for layer in layers if layer != Layer()),
         severities=severities,
+        unfixed=unfixed,
         stated=stated,
         stated_in=by_file,
     )

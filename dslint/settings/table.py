@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 SeverityName = Literal["error", "warning", "info"]
 ConfidenceName = Literal["certain", "likely"]
-FormatName = Literal["concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure"]
+FormatName = Literal[
+    "concise", "full", "json", "json-lines", "github", "sarif", "gitlab", "junit", "checkstyle", "rdjson", "azure"
+]
 ConsumerName = Literal["deepspeed", "hf", "accelerate", "lightning"]
 
 
@@ -145,6 +147,7 @@ class Table:
     unsafe_fixes: bool = field(
         default=False, metadata=_about("With `fix`: apply those that need a person's eye as well.", **_SWITCH)
     )
+    unfixable: tuple[str, ...] = field(default=(), metadata=_about(f"Report, and never fix, these {_SELECTORS}."))
     world_size: int | None = field(default=None, metadata=_about("Number of processes (ranks) in the job.", **_COUNT))
     deepspeed_version: str | None = field(
         default=None, metadata=_about("DeepSpeed release or range: 0.16.9, 0.16, >=0.14,<0.18.")
@@ -200,7 +203,7 @@ class Settings(Table):
 
     ``rule_files`` are those of ``rules``, by absolute path, when the user allows their code to run, and ``rule_digest``
     is that of their code. ``source`` is the settings file in use; patterns are relative to ``root``. ``layers`` are the
-    selections of all sources, outermost last; ``severities`` and ``ignored_in`` hold prefixes instead of names.
+    selections of all sources, outermost last; ``severities`` and ``unfixed`` hold prefixes instead of names.
     ``stated`` is what ``launch`` and ``world_size`` say together, ``stated_in`` the same by file pattern.
     """
 
@@ -210,6 +213,7 @@ class Settings(Table):
     root: Path = field(default_factory=Path.cwd)
     layers: tuple[Layer, ...] = ()
     severities: Mapping[str, Severity] = field(default_factory=dict)
+    unfixed: tuple[str, ...] = ()
     stated: StatedLaunch = field(default_factory=StatedLaunch)
     stated_in: Mapping[str, StatedLaunch] = field(default_factory=dict)
 
@@ -231,7 +235,9 @@ class Settings(Table):
         return finding.confidence.rank >= Confidence(self.min_confidence).rank
 
     def adjusted(self, finding: Finding) -> Finding:
-        """The finding with the severity that the user gives its rule."""
+        """The finding with the severity that the user gives its rule, and without a fix that the user does not want."""
+        if finding.fix is not None and finding.code.startswith(self.unfixed):
+            finding = replace(finding, fix=None)
         prefix = longest_match(finding.code, self.severities)
         return finding if prefix is None else replace(finding, severity=self.severities[prefix])
 
@@ -243,7 +249,7 @@ class Settings(Table):
         parts = [
             repr(self.layers),
             repr(sorted((p, s.value) for p, s in self.severities.items())),
-            repr(ignores),
+            repr((ignores, self.unfixed)),
             str(self.root) if ignores else "",
             repr((self.world_size, self.deepspeed_version, self.transformers_version, self.accelerate_version)),
             repr((self.stated.total, self.stated.numbers, [(p, s.numbers) for p, s in self.stated_in.items()])),

@@ -44,6 +44,7 @@ TOP = {
     "rules_command": "cli",
     "init_command": "cli",
     "noqa_command": "cli",
+    "watch_command": "cli",
     "commands": "cli",
     "completion": "cli",
     "progressbar": "cli",

@@ -20,7 +20,19 @@ NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 5,
 }
-FORMATS = ("concise", "full", "json", "github", "sarif", "gitlab", "junit", "rdjson", "azure")
+FORMATS = (
+    "concise",
+    "full",
+    "json",
+    "json-lines",
+    "github",
+    "sarif",
+    "gitlab",
+    "junit",
+    "checkstyle",
+    "rdjson",
+    "azure",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -336,6 +348,12 @@ def test_odd_names_and_notebooks_in_every_format(output_format: str, project: Pa
         assert len(json.loads(out)["runs"][0]["results"]) == 6
     elif output_format == "gitlab":
         assert sorted(issue["location"]["path"] for issue in json.loads(out)) == sorted([*names, "n b.ipynb"])
+    elif output_format == "json-lines":
+        assert sorted(json.loads(line)["path"] for line in out.splitlines()) == sorted([*names, "n b.ipynb"])
+    elif output_format == "checkstyle":
+        from xml.etree.ElementTree import fromstring
+
+        assert len(fromstring(out).findall("file/error")) == 6
     elif output_format == "rdjson":
         assert len(json.loads(out)["diagnostics"]) == 6
     elif output_format == "junit":

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -320,3 +321,47 @@ def test_a_piped_run_shows_no_progress_however_long_it_takes(project: Path, monk
     done = dslint("--no-cache")
     assert "scripts" not in done.err
     assert os.linesep not in done.err.strip()
+
+
+def test_watch_looks_again_when_a_file_changes_or_comes(project: Path) -> None:
+    command = [sys.executable, "-m", "dslint", "--watch", "--output-format", "concise"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        assert running.stdout is not None
+
+        def told_until_waiting() -> str:
+            lines = []
+            while "watching for changes" not in (line := running.stdout.readline()):  # type: ignore[union-attr]
+                assert line, lines
+                lines.append(line)
+            return "".join(lines)
+
+        try:
+            assert "DSL102" in told_until_waiting()
+            (project / "ds.json").write_text('{"train_batch_size": 8}\n')
+            after = told_until_waiting()
+            assert "a file changed" in after
+            assert "DSL102" not in after
+            (project / "train.py").write_text(SCRIPT)
+            assert "DSL201" in told_until_waiting()
+        finally:
+            running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 0
+
+
+@pytest.mark.parametrize("flags", [["--fix"], ["--diff"], ["--add-noqa"], ["-"], ["-o", "x"]])
+def test_watch_changes_nothing(flags: list[str]) -> None:
+    done = dslint("--watch", *flags)
+    assert done.code == 2
+    assert done.err.startswith("dslint: --watch looks at files" if flags == ["-"] else "dslint: --watch only looks")
+
+
+def test_a_run_that_fixed_something_can_fail(project: Path) -> None:
+    for flag in ("--fix", "--fix-only"):
+        (project / "train.py").write_text(SCRIPT)
+        assert dslint(flag, "train.py").code == 0
+        (project / "train.py").write_text(SCRIPT)
+        assert dslint(flag, "--exit-non-zero-on-fix", "train.py").code == 1
+        assert dslint(flag, "--exit-non-zero-on-fix", "train.py").code == 0

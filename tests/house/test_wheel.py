@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,8 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel: Path) 
     assert {f"dslint/_schemas/{name}" for name in schemas} | {"dslint/py.typed"} <= set(names)
     modules = {p.relative_to(ROOT).as_posix() for p in (ROOT / "dslint").rglob("*.py")}
     assert modules <= set(names)
+    # Also data that is no module.
+    assert {name for name in tracked("dslint") if "/" in name} <= set(names)
 
 
 def test_the_source_distribution_holds_the_tests_and_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -104,15 +107,56 @@ def test_the_source_distribution_holds_the_tests_and_gives_the_same_wheel(wheel:
         *("scripts/test.sh", "docs/rules/README.md"),
     )
     assert {*committed, "LICENSE", "CHANGELOG.md", "schemas/deepspeed/history.json"} <= names
-    assert not [name for name in names if name.startswith((".git/", ".venv", "shared")) or name.endswith(".pyc")]
+    assert tracked() <= names
+    assert not [
+        name for name in names if name.startswith((".git/", ".venv", "shared", "site/")) or name.endswith(".pyc")
+    ]
+    described(wheel, built)
     install(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path / "again", built, cwd=tmp_path)
     (again,) = (tmp_path / "again").iterdir()
     assert contents(again) == contents(wheel)
 
 
+def tracked(*folders: str) -> set[str]:
+    """The committed files that are there; none outside a checkout."""
+    listed = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True).stdout
+    return {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+
+
+def described(*files: Path) -> None:
+    """The index of packages would show them."""
+    pytest.importorskip("twine", reason="twine is not installed: pip install '.[test]'")
+    done = run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=files[0].parent)
+    assert done.stdout.count("PASSED") == len(files)
+
+
 def contents(wheel: Path) -> dict[str, bytes]:
     with ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_steps_of_the_image_give_a_program_that_works(tmp_path: Path, project: Path) -> None:
+    """There is no Docker here: what the Dockerfile copies and runs is copied and run beside an empty environment."""
+    text = (ROOT / "Dockerfile").read_text()
+    build, install_root = tmp_path / "build", tmp_path / "install"
+    build.mkdir()
+    for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.M):
+        *sources, target = line.split()
+        for name in sources:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, build / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, build / target)
+    venv.create(tmp_path / "venv", with_pip=True)
+    (step,) = re.findall(r"^RUN pip (.*)$", text, re.M)
+    install(tmp_path / "venv/bin/pip", *step.replace("/install", str(install_root)).split(), cwd=build)
+    (packages,) = install_root.glob("lib/python*/site-packages")
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.M)
+    command = [str(install_root / "bin" / json.loads(entry)[0]), "--output-format", "concise"]
+    environment = {**clean_environment(), "PYTHONPATH": str(packages), "DSLINT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "train.py:5:5: DSL201 " in done.stdout
 
 
 def test_the_metadata_say_what_the_project_is(wheel: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from xml.etree.ElementTree import fromstring
@@ -13,6 +14,9 @@ from test_reports import BOTH, IN_CELL, MANY_LINES, NOTE, RUN, TEXTS, at, elsewh
 
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Location, Region, SourceFile, Span
+from dslint.core.terminal import use_links
+from dslint.report.links import rule_url
+from dslint.report.options import ReportOptions
 
 
 def test_azure_escapes_what_would_end_the_command() -> None:
@@ -62,9 +66,32 @@ def test_junit_has_a_failure_for_each_error_and_warning() -> None:
 
 
 @given(text=st.text(max_size=30))
-def test_junit_is_xml_whatever_a_file_holds(text: str) -> None:
+@pytest.mark.parametrize("name", ["junit", "checkstyle"])
+def test_xml_is_xml_whatever_a_file_holds(name: str, text: str) -> None:
     odd = replace(BOTH, message=text, location=Location(text or "f", Span(0, 1), Region(1, 1, 1, 2)), hint=text)
-    assert len(fromstring(render("junit", odd, texts={}).encode("utf-8", "replace"))) == 1
+    assert len(fromstring(render(name, odd, texts={}).encode("utf-8", "replace"))) == 1
+
+
+def test_checkstyle_has_a_file_for_each_file_and_an_error_for_each_finding() -> None:
+    root = fromstring(render("checkstyle", BOTH, MANY_LINES, NOTE, IN_CELL))
+    assert (root.tag, [entry.get("name") for entry in root]) == ("checkstyle", ["conf/ds.json", "run.sh", "a.ipynb"])
+    assert root[0][0].attrib == {
+        "line": "4",
+        "column": "16",
+        "severity": "error",
+        "message": BOTH.message,
+        "source": "dslint.DSL900",
+    }
+    assert [entry.get("severity") for entry in root.iter("error")] == ["error", "warning", "info", "error"]
+    # A cell has no line and no column in the file.
+    assert (root[2][0].get("line"), root[2][0].get("column")) == ("1", None)
+    assert len(fromstring(render("checkstyle"))) == 0
+
+
+def test_json_lines_are_the_findings_of_json() -> None:
+    rows = [json.loads(line) for line in render("json-lines", BOTH, NOTE).splitlines()]
+    assert rows == json.loads(render("json", BOTH, NOTE))["findings"]
+    assert render("json-lines") == ""
 
 
 def test_rdjson_counts_bytes_and_suggests_one_edit() -> None:
@@ -90,3 +117,41 @@ def test_rules_have_an_address_where_their_pages_are_published(monkeypatch: pyte
     assert json.loads(render("rdjson", BOTH))["diagnostics"][0]["code"] == {"value": "DSL900", "url": page}
     assert render("github", BOTH).endswith(f"%0A{page}\n")
     assert page in render("junit", BOTH)
+    linked = ReportOptions(color=True, hyperlinks=True)
+    for name in ("full", "concise"):
+        assert page in render(name, BOTH, options=linked)
+        assert page not in render(name, BOTH, options=replace(linked, hyperlinks=False))
+
+
+def test_one_constant_is_the_address_of_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DSLINT_DOCS_URL", raising=False)
+    monkeypatch.setattr("dslint.report.links.DOCUMENTATION", "https://docs.example")
+    assert rule_url("DSL201") == "https://docs.example/rules/DSL201/"
+    assert json.loads(render("json", BOTH))["findings"][0]["url"] == "https://docs.example/rules/DSL900/"
+    monkeypatch.setattr("dslint.report.links.DOCUMENTATION", "")
+    assert rule_url("DSL201") == ""
+    assert "helpUri" not in json.loads(render("sarif", BOTH))["runs"][0]["tool"]["driver"]["rules"][0]
+
+
+@pytest.mark.parametrize(
+    ("environ", "links"),
+    [
+        ({}, False),
+        ({"TERM_PROGRAM": "vscode"}, True),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, False),
+        ({"VTE_VERSION": "6800"}, True),
+        ({"VTE_VERSION": "4205"}, False),
+        ({"KITTY_WINDOW_ID": "1"}, True),
+        ({"KITTY_WINDOW_ID": "1", "TMUX": "/tmp/x"}, False),
+        ({"KITTY_WINDOW_ID": "1", "TERM": "dumb"}, False),
+        ({"FORCE_HYPERLINK": "1"}, True),
+        ({"FORCE_HYPERLINK": "0", "WT_SESSION": "1"}, False),
+    ],
+)
+def test_links_are_for_terminals_that_show_them(environ: dict[str, str], links: bool) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert use_links(Terminal(), environ) is links
+    assert use_links(io.StringIO(), environ) is (environ.get("FORCE_HYPERLINK") == "1")

@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 
 from dslint.core.finding import Severity
-from dslint.core.source import Location, Region, Span
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.rules.index import RULES
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED_SUPPRESSION
 from dslint.settings import Settings, SettingsError, load_settings, make_settings
@@ -248,6 +249,16 @@ def test_selection_on_the_command_line_overrules_the_file(here: Path) -> None:
     assert loaded(here, {"select": ["DSL903"]}).enabled("DSL903")
     assert loaded(here, {"extend-select": ["DSL903"]}).enabled("DSL903")
     assert not loaded(here, {"ignore": ["ALL"]}).enabled("DSL901")
+
+
+def test_rules_that_are_not_to_be_fixed_have_no_fix(tmp_path: Path) -> None:
+    place = SourceFile("a.sh", "x = 1\n").location(Span(0, 1))
+    found = SYNTAX_ERROR.finding(place, "m", fix=Fix("mend", (Edit("a.sh", Span(0, 1), "y"),)))
+    for selector in ("DSL9", "DSL900", "syntax-error", "ALL"):
+        assert make_settings({"unfixable": [selector]}).adjusted(found).fix is None
+    assert make_settings({"unfixable": ["DSL901"]}).adjusted(found).fix == found.fix
+    with pytest.raises(SettingsError, match="unknown rule `syntax-eror`"):
+        make_settings({"unfixable": ["syntax-eror"]})
 
 
 def test_severity_is_overridden_by_code_prefix_or_name() -> None:
