@@ -25,6 +25,8 @@ from dslint.model.launch.around import in_background
 from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
 
+_DIRECTIVE = r"/(?m)^#(?:SBATCH|PBS|BSUB)[ \t]/"
+_IS_BATCH = re.compile(_DIRECTIVE[1:-1])
 META = RuleMeta(
     code="DSL377",
     name="batch-script-ends-first",
@@ -33,7 +35,7 @@ META = RuleMeta(
     summary="A batch script ends while its training runs in the background, and the queue kills it",
     references=("https://slurm.schedmd.com/sbatch.html",),
     no_experiment="it takes a queue that ends a job with its script",
-    needs=(r"/(?m)^#(?:SBATCH|PBS|BSUB)[ \t]/",),
+    needs=(_DIRECTIVE,),
 )
 
 _SCRIPT = {"train.py": "print()\n"}
@@ -66,7 +68,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Commands in the background of a script that has nothing else to do."""
     del context
     here = [c for c in doc.commands if c.location.path == doc.source.path and not c.conditions]
-    if not here or doc.is_rewritten or doc.in_docs or doc.shell.anchor is not None:
+    if not here or doc.is_rewritten or doc.in_docs or not _IS_BATCH.search(doc.shell.text):
         return
     last = max(here, key=lambda command: command.location.span.end)
     if not in_background(doc, last) or not _ends(doc, last.location.span.end):
