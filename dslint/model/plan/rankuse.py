@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dslint.core.source import Location, SourceFile
 from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.questions import ranks_question
-from dslint.model.plan.scriptrun import imported_sources, script_run
+from dslint.model.plan.scriptrun import constant_of, imported_sources, option_of, script_run
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 
@@ -72,6 +72,9 @@ def _how(event: Event) -> str:
 
 
 def _is_single(event: Event) -> bool:
-    """A Trainer of Lightning for one device, or one that is told by whom its processes are started."""
+    """A Trainer of Lightning for one device, or one that is told by whom its processes are started.
+
+    What an option decides is asked for each command (``trainerdevices.py``).
+    """
     devices = event.arguments.get("devices")
-    return "plugins" in event.arguments or (devices is not None and devices.constants == (1,))
+    return "plugins" in event.arguments or (constant_of(devices) == 1 and not option_of(devices))

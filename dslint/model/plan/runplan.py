@@ -57,6 +57,7 @@ from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
+from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -109,7 +110,7 @@ class RunPlan:
     several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
     ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
     ``layer_class``: a class of layers for FSDP that the model does not have; ``unexported``: variables for the script
-    that stay in the shell; ``own_devices``: the GPUs that it chooses itself.
+    that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -151,6 +152,7 @@ class RunPlan:
     differs: tuple[NodeDifference, ...] = ()
     continues: tuple[Elsewhere, ...] = ()
     ranks: RankUse | None = None
+    devices: Fact[int] = field(default_factory=absent)
     unused: DataDoc | None = None
     degrees: Degrees | None = None
     mesh: Mesh | None = None
@@ -329,9 +331,12 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
     command, script, workspace = plan.command, plan.script, files.workspace
     unused = unused_accelerate_file(command, files) if script is not None else None
     given = plan.given.values if plan.given is not None else {}
+    asked = workspace.memo("trainer devices", script, partial(trainer_devices, workspace=workspace)) if script else None
+    devices = devices_asked(asked, given)
     return replace(
         plan,
-        ranks=joins_others(command, script, unused, workspace),
+        ranks=joins_others(command, script, unused, workspace) if devices.get_or(2) > 1 else None,
+        devices=devices,
         unused=unused,
         degrees=misfit_degrees(command, files, plan.world_size),
         layer_class=wrong_layer_class(command, script, (plan.accelerate,), given, around),

@@ -32,6 +32,7 @@ from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.slurmjob import PER_NODE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.calls import place_in_text
+from dslint.rules.dockerruns import container_words, words_until
 
 _LAUNCHERS = (*PER_NODE, "mpirun", "horovodrun")
 META = RuleMeta(
@@ -49,12 +50,8 @@ META = RuleMeta(
     ),
     needs=_LAUNCHERS,
 )
-_RUNS = re.compile(r"(?:^|[\s;&|(])(?:nvidia-docker|docker|podman)\s+(?:container\s+)?run\s(?P<words>.*)", re.S)
 _GPUS = re.compile(r"--gpus[=\s]+[\"']*(?!\S*device=\w+[\"']*(?:\s|$))|--runtime[=\s]+[\"']?nvidia|nvidia-docker\s")
 _SHARES = re.compile(r"shm|--ipc\b|\bipc:|hostIPC|medium:\s*Memory")
-# `$ARGS`, `"${OPTIONS[@]}"` as a word of its own: any option may be in it.
-_OPEN = re.compile(r"[\"']?\$(?:\{\w+[^}]*\}|\w+)[\"']?")
-_IMAGE = re.compile(r"ima?ge?|tag|container|docker", re.I)
 _SERVICE_GPUS = re.compile(r"^\s*runtime:\s*[\"']?nvidia|^\s*-?\s*capabilities:[^\n]*\bgpu\b|^\s*gpus:\s", re.M)
 
 
@@ -70,7 +67,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         place = place_in_text(command)
         if place in told or place.path != doc.source.path or not _is_many(command):
             continue
-        if is_service or _is_without(_words_until(text, place.span.start, place.span.end)):
+        if is_service or _is_without(words_until(doc, place)):
             told.add(place)
             yield _finding(command, place, is_service)
 
@@ -82,25 +79,9 @@ def _is_many(command: LaunchCommand) -> bool:
     return bool(command.processes_per_node.get_or(0) > 1 or command.world_size.get_or(0) > 1)
 
 
-def _words_until(text: str, start: int, end: int) -> str:
-    """Return a command from its first line: a script that is called stands behind the words of the container."""
-    begin = text.rfind("\n", 0, start) + 1
-    while begin > 1 and text[begin - 2] == "\\":
-        begin = text.rfind("\n", 0, begin - 1) + 1
-    return text[begin:end]
-
-
 def _is_without(text: str) -> bool:
     """Return whether a command runs a container with GPUs, and certainly says nothing of shared memory."""
-    found = _RUNS.search(text)
-    if found is None or not _GPUS.search(text) or _SHARES.search(text):
-        return False
-    words = found["words"].replace("\\\n", " ").split()
-    pairs = zip(["", *words], words, strict=False)
-    return not any(
-        _OPEN.fullmatch(word) and not _IMAGE.search(word) and not (before.startswith("-") and "=" not in before)
-        for before, word in pairs
-    )
+    return container_words(text) is not None and _GPUS.search(text) is not None and not _SHARES.search(text)
 
 
 def _finding(command: LaunchCommand, place: Location, is_service: bool) -> Finding:

@@ -1,0 +1,83 @@
+"""**What.** A node of several runs inside `docker run`, and the container has no way in: neither `--network host` nor
+a published port.
+
+**Why it hurts.** In the default bridge network a container can reach others and cannot be reached: the store of node
+0 listens inside, and the other nodes wait at a port of the host where nobody listens. NCCL then tells the other ranks
+an address such as `172.17.0.2`, which exists on every host.
+
+**Fix.** `docker run --network host ...`.
+
+**When it stays quiet.** For one node, with any `--network`, with a published port, and when options stand in a
+variable.
+
+**Evidence.** Docker's manual (bridge networks, published ports); NCCL's manual (`NCCL_SOCKET_IFNAME`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.rendezvous import places
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text, started_by
+from dslint.rules.dockerruns import container_words, words_until
+
+META = RuleMeta(
+    code="DSL376",
+    name="container-behind-bridge",
+    kind="launch",
+    severity=Severity.WARNING,
+    summary="A node of several runs in a container that other nodes cannot reach",
+    references=("https://docs.docker.com/engine/network/drivers/bridge/",),
+    no_experiment="it takes containers on two hosts, and the source is Docker's manual",
+    needs=(r"/\b(?:docker|podman|nerdctl)\b/",),
+)
+
+_SCRIPT = {"train.py": "print()\n"}
+_RUN = "torchrun --nnodes=%s --node_rank=$NODE_RANK --master_addr=10.0.0.1 --nproc_per_node=8 train.py\n"
+_DOCKER = "docker run --rm --gpus all --ipc=host %s -v $PWD:/work -w /work team/train:1 %s"
+
+EXAMPLES = (
+    bad("the default network", {"run.sh": _DOCKER % ("", _RUN % 2), **_SCRIPT}, "run.sh:1"),
+    bad("podman", {"run.sh": (_DOCKER % ("", _RUN % 4)).replace("docker", "podman"), **_SCRIPT}, "run.sh:1"),
+    bad("a script that the container runs", {
+        "run.sh": _DOCKER % ("", "bash node.sh 1\n"), "node.sh": (_RUN % 2).replace("$NODE_RANK", "$1"), **_SCRIPT,
+    }, "run.sh:1"),
+    good("the network of the host", {"run.sh": _DOCKER % ("--network host", _RUN % 2), **_SCRIPT}),
+    good("in one word", {"run.sh": _DOCKER % ("--net=host", _RUN % 2), **_SCRIPT}),
+    good("a published port", {"run.sh": _DOCKER % ("-p 29500:29500", _RUN % 2), **_SCRIPT}),
+    good("options that are not known", {"run.sh": _DOCKER % ("$OPTIONS", _RUN % 2), **_SCRIPT}),
+    good("one node", {"run.sh": _DOCKER % ("", "torchrun --standalone --nproc_per_node=8 train.py\n"), **_SCRIPT}),
+)  # fmt: skip
+
+_OPENS = ("--network", "--net", "-p", "-P", "--publish", "--publish-all", "--pod")
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Nodes of several inside containers of the default network."""
+    del context
+    told: set[int] = set()
+    for command in started_by(doc):
+        place = place_in_text(command)
+        if command.nodes.get_or(1) < 2 or place.path != doc.source.path or place.span.start in told:
+            continue
+        words = container_words(words_until(doc, place))
+        if words is None or any(_opens(word) for word in words):
+            continue
+        told.add(place.span.start)
+        yield META.finding(
+            place,
+            f"this container is one of {command.nodes.get()} nodes, and the others do not reach it in its own network",
+            hint="Write `--network host`",
+            related=(*place_in_script(command), *places(command, "--nnodes", "--num_machines")),
+            severity=Severity.INFO if doc.in_docs else None,
+            facts={"nodes": command.nodes.get()},
+        )
+
+
+def _opens(word: str) -> bool:
+    """An option lets other machines in, or joins another network."""
+    return word.partition("=")[0] in _OPENS or (word.startswith("-p") and word[2:3].isdigit())

@@ -1,0 +1,96 @@
+"""**What.** A script sets the environment of a run of several processes by hand (`RANK=0 WORLD_SIZE=4
+MASTER_ADDR=localhost`), and starts one process.
+
+**Why it hurts.** `init_process_group` waits for three ranks that nobody starts, until it times out (30 minutes, 10 in
+newer releases with NCCL).
+
+**Fix.** `torchrun --standalone --nproc_per_node=4 train.py`, which sets these variables for each of its processes, or
+`WORLD_SIZE=1`.
+
+**When it stays quiet.** When the file starts other ranks, in a loop, in the background, under a launcher, when the
+rank or the address comes from outside, and where another file may start the others: the address is not this
+machine's.
+
+**Evidence.** torch 2.13, run: `DistStoreError: Timed out after ... waiting for clients. 1/4 clients joined`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.launch.around import enclosing, in_background
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.launchers.base import env_text
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL382",
+    name="partners-never-started",
+    kind="launch",
+    severity=Severity.WARNING,
+    summary="The environment says several processes, and the file starts one",
+    references=("https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization",),
+    no_experiment="what follows is that of a rank that is missing (DSL446)",
+    needs=("WORLD_SIZE",),
+)
+
+_SCRIPT = {"train.py": "print()\n"}
+_SET = "export MASTER_ADDR=%s MASTER_PORT=29500\nexport RANK=%s WORLD_SIZE=%s LOCAL_RANK=0\npython train.py --lr 1%s\n"
+
+EXAMPLES = (
+    bad("one of four", {"run.sh": _SET % ("localhost", 0, 4, ""), **_SCRIPT}, "run.sh:3"),
+    bad("in front of the command", {
+        "run.sh": "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python train.py\n", **_SCRIPT,
+    }, "run.sh:1"),
+    good("a world of one", {"run.sh": _SET % ("localhost", 0, 1, ""), **_SCRIPT}),
+    good("another machine", {"run.sh": _SET % ("10.0.0.1", 0, 2, ""), **_SCRIPT}),
+    good("a rank from outside", {"run.sh": _SET % ("localhost", "$1", 2, ""), **_SCRIPT}),
+    good("the other one in the background", {
+        "run.sh": "export MASTER_ADDR=localhost MASTER_PORT=29500 WORLD_SIZE=2\n"
+        "RANK=1 LOCAL_RANK=1 python train.py &\nRANK=0 LOCAL_RANK=0 python train.py\n",
+        **_SCRIPT,
+    }),
+    good("a launcher sets them anew", {
+        "run.sh": "export RANK=0 WORLD_SIZE=4 MASTER_ADDR=localhost\ntorchrun --standalone --nproc_per_node=4 train.py",
+        **_SCRIPT,
+    }),
+)  # fmt: skip
+
+_HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+_LOOPS = ("for_statement", "while_statement", "c_style_for_statement", "function_definition")
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Single processes of a world of several."""
+    del context
+    found = [command for command in doc.commands if command.launcher == "python"]
+    ranks = {env_text(command.env, "RANK").get_or("?") for command in found}
+    if len(ranks) != 1 or "?" in ranks or not next(iter(ranks)).isdigit():
+        return
+    for command in found:
+        size = env_text(command.env, "WORLD_SIZE")
+        if not _is_alone(doc, command) or not size.get_or("").isdigit() or int(size.get()) < 2:
+            continue
+        rank = env_text(command.env, "RANK")
+        yield META.finding(
+            command.location,
+            f"this is rank {rank.get()} of {size.get()}, and nobody starts the others: it waits for them until it times"
+            " out",
+            hint=f"Write `torchrun --standalone --nproc_per_node={size.get()}` in place of `python`",
+            related=(*size.origins[:1], *rank.origins[:1]),
+            severity=Severity.INFO if doc.in_docs else None,
+            facts={"world_size": int(size.get())},
+        )
+        return
+
+
+def _is_alone(doc: LaunchDoc, command: LaunchCommand) -> bool:
+    """The command is one process of this machine, once, and nothing else starts processes of its group."""
+    if command.outer or command.wrappers or command.conditions or in_background(doc, command):
+        return False
+    if any(node.type in _LOOPS for node in enclosing(doc, command)):
+        return False
+    return env_text(command.env, "MASTER_ADDR").get_or("") in _HERE
