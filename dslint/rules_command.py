@@ -26,7 +26,13 @@ def explain_rules(args: Namespace) -> int:
         return TROUBLE
     translate = _translator(args)
     for code in codes:
-        explain(code, sys.stdout, examples=args.examples or args.all, evidence=args.evidence or args.all, translate=translate)
+        explain(
+            code,
+            sys.stdout,
+            examples=args.examples or args.all,
+            evidence=args.evidence or args.all,
+            translate=translate,
+        )
     return OK
 
 

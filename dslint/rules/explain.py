@@ -67,9 +67,7 @@ def markdown(rule: LoadedRule) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def brief(
-    rule: LoadedRule, *, examples: bool = False, evidence: bool = False, translate: Translator = english
-) -> str:
+def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False, translate: Translator = english) -> str:
     """What, why and how to fix, with one example; more of the page where it is asked for."""
     if examples and evidence and translate is english:
         return markdown(rule)

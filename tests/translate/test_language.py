@@ -25,7 +25,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def dslint(project: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: text for name, text in os.environ.items() if name not in ("LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE")}
+    plain = {
+        name: text for name, text in os.environ.items() if name not in ("LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE")
+    }
     return subprocess.run(
         [sys.executable, "-m", "dslint", *arguments],
         cwd=project,
