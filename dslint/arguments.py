@@ -26,6 +26,7 @@ FORMATS = (
     "rdjson",
     "azure",
 )
+LANGUAGES = ("en", "zh")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
 _EPILOG = """\
@@ -212,9 +213,19 @@ def _output(group: argparse._ArgumentGroup) -> None:
     format_flag(group, FORMATS, help="default: full on a terminal, concise elsewhere")
     group.add_argument("-o", "--output-file", metavar="FILE", help="write the report to a file")
     group.add_argument("--statistics", action="store_true", help="counts by rule instead of findings")
+    _language(group)
     group.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
     group.add_argument("-q", "--quiet", action="store_true", help="no summary")
     group.add_argument("-v", "--verbose", action="store_true", help="say which settings are used")
+
+
+def _language(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    group.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        default=argparse.SUPPRESS,
+        help="language of messages and pages: English or Chinese (default: by LANG in text for people, else en)",
+    )
 
 
 def _settings_file(group: argparse._ArgumentGroup) -> None:
@@ -334,6 +345,7 @@ def run_parser() -> argparse.ArgumentParser:
     _facts(parser.add_argument_group("facts that neither the command nor the environment states"))
     output = parser.add_argument_group("output")
     format_flag(output, FORMATS[:2], help="default: full on a terminal, concise elsewhere")
+    _language(output)
     output.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
     output.add_argument("-q", "--quiet", action="store_true", help="findings only: not what will run, no summary")
     settings = parser.add_argument_group("settings")
@@ -362,6 +374,7 @@ def rule_parser() -> argparse.ArgumentParser:
     parser.add_argument("--examples", action="store_true", help="all examples, and what is not reported")
     parser.add_argument("--evidence", action="store_true", help="what was observed: experiments, sources, versions")
     parser.add_argument("--all", action="store_true", help="the whole page: --examples and --evidence")
+    _language(parser)
     parser.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     return parser
 
@@ -371,5 +384,6 @@ def rules_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="dslint rules", description="List rules: all, or those that are named.")
     parser.add_argument("rules", nargs="*", metavar="RULE", help="code, prefix (DSL2) or name (default: ALL)")
     format_flag(parser, ("text", "json"), default="text", help="default: text")
+    _language(parser)
     parser.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     return parser

@@ -242,9 +242,12 @@ def _report(
     from dslint import report
     from dslint.report.options import ReportOptions, terminal_width, use_color, use_links
     from dslint.report.sources import FileSources
-    from dslint.report.view import view_of
+    from dslint.report.view import language_for, view_of
+    from dslint.translate import translator
+    from dslint.translate.findings import translated
 
     output_format = _format(settings, flags)
+    translate = translator(language_for(settings.lang, output_format, os.environ))
     stream = sys.stderr if to_stderr else sys.stdout
     has_color = "output_file" not in flags and use_color(flags.get("color", "auto"), stream, os.environ)
     options = ReportOptions(
@@ -253,11 +256,12 @@ def _report(
         width=terminal_width(stream, os.environ),
         files=result.files,
         suppressed=tuple(result.suppressed),
+        translate=translate,
     )
     is_counted = bool(flags.get("statistics"))
     view = view_of(result.findings, output_format, settings.min_severity, settings.fail_on, is_counted)
     render = (report.statistics_renderer if is_counted else report.renderer)(output_format)
-    text = render(view.shown, FileSources(texts), options)
+    text = render(translated(view.shown, translate), FileSources(texts), options)
     if to_stderr:
         sys.stderr.write(text)
     else:
@@ -271,7 +275,8 @@ def _report(
                 say("no files to check")
         else:
             _say_gone(result.gone)
-            sys.stderr.write(report.summary_line(view.shown, result.files, view.left_out, result.paths) + "\n")
+            summary = report.summary_line(view.shown, result.files, view.left_out, result.paths, translate)
+            sys.stderr.write(summary + "\n")
     return _exit_code(result, settings)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dslint.core.commandline import say
+
+if TYPE_CHECKING:
+    from dslint.translate import Translator
 
 OK, TROUBLE = 0, 2
 
@@ -19,8 +24,15 @@ def explain_rules(args: Namespace) -> int:
     codes = _codes(args.rules, args.project_rules)
     if codes is None:
         return TROUBLE
+    translate = _translator(args)
     for code in codes:
-        explain(code, sys.stdout, examples=args.examples or args.all, evidence=args.evidence or args.all)
+        explain(
+            code,
+            sys.stdout,
+            examples=args.examples or args.all,
+            evidence=args.evidence or args.all,
+            translate=translate,
+        )
     return OK
 
 
@@ -40,9 +52,18 @@ def list_rules(args: Namespace) -> int:
         sys.stdout.write(json.dumps({"version": 1, "rules": rows}, indent=2) + "\n")
         return OK
     width = max(len(r.name) for r in rules)
+    translate = _translator(args)
     for r in rules:
-        sys.stdout.write(f"{r.code}  {r.name:<{width}}  {r.severity:<7}  {r.summary}\n")
+        summary = translate(f"{r.summary}.").rstrip(".。")
+        sys.stdout.write(f"{r.code}  {r.name:<{width}}  {r.severity:<7}  {summary}\n")
     return OK
+
+
+def _translator(args: Namespace) -> Translator:
+    """Into the language that the flag names, else into that of the environment."""
+    from dslint.translate import language_of, translator
+
+    return translator(getattr(args, "lang", None) or os.environ.get("DSLINT_LANG") or language_of(os.environ))
 
 
 def _codes(selectors: Sequence[str], project_rules: bool) -> list[str] | None:

@@ -17,6 +17,7 @@ STEPS = (
     "libraries",
     "rule_index",
     "settings_schema",
+    "translations",
     "evidence",
     "rule_docs",
     "doctor_docs",

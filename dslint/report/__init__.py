@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, cast
 
 from dslint.core.words import counted
+from dslint.translate import Translator, english
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
@@ -58,26 +59,30 @@ def _render_of(module: str, function: str = "render") -> Renderer:
 
 
 def summary_line(
-    findings: Sequence[Finding], files: int, left_out: Sequence[Finding] = (), judged: Set[str] | None = None
+    findings: Sequence[Finding],
+    files: int,
+    left_out: Sequence[Finding] = (),
+    judged: Set[str] | None = None,
+    translate: Translator = english,
 ) -> str:
     """The last line of a run, for stderr: what was found, where, and what ``--fix`` could mend.
 
     ``left_out`` are findings below the severity that is shown; ``judged`` are the paths of the checked files, beside
     which a finding may lie (a settings file), ``None`` where they hold all of them.
     """
-    line = f"Found {_counts(findings)} {_where(findings, files, judged)}." if findings else ""
+    sentences = [f"Found {_counts(findings)} {_where(findings, files, judged)}."] if findings else []
     if not findings:
-        line = f"No {'errors or warnings' if left_out else 'problems'} in {counted(files, 'file')}."
+        sentences = [f"No {'errors or warnings' if left_out else 'problems'} in {counted(files, 'file')}."]
     safe, unsafe = (_fixable(findings, safety) for safety in ("safe", "unsafe"))
     if safe:
-        line += f" [*] {safe} fixable with `--fix`."
+        sentences.append(f"[*] {safe} fixable with `--fix`.")
     if unsafe:
-        line += f" {unsafe} {'more ' if safe else ''}fixable with `--fix --unsafe-fixes`."
+        sentences.append(f"{unsafe} {'more ' if safe else ''}fixable with `--fix --unsafe-fixes`.")
     if left_out:
         lowest = min((finding.severity for finding in left_out), key=lambda severity: severity.rank)
         them = "it" if len(left_out) == 1 else "them"
-        line += f" {_counts(left_out)}; `--min-severity {lowest.value}` shows {them}."
-    return line
+        sentences.append(f"{_counts(left_out)}; `--min-severity {lowest.value}` shows {them}.")
+    return " ".join(map(translate, sentences))
 
 
 def _counts(findings: Sequence[Finding]) -> str:

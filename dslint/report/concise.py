@@ -16,27 +16,28 @@ _BOLD, _CYAN, _DIM, _OFF = "\x1b[1m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 
 def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:  # noqa: ARG001
     """The findings, one a line."""
-    if not options.color:
-        return "".join(f"{_plain(finding)}\n" for finding in findings)
-    return "".join(f"{_colored(finding, options.hyperlinks)}\n" for finding in findings)
+    line = _colored if options.color else _plain
+    return "".join(f"{line(finding, options)}\n" for finding in findings)
 
 
-def _plain(finding: Finding) -> str:
+def _plain(finding: Finding, options: ReportOptions) -> str:
     mark = f" {mark}" if (mark := fix_mark(finding)) else ""
     name = f"{finding.name}{confidence_mark(finding)}"
-    return f"{place(finding.location)}: {finding.code}{mark} {finding.severity.value}: {_message(finding)} ({name})"
+    message = _message(finding, options)
+    return f"{place(finding.location)}: {finding.code}{mark} {finding.severity.value}: {message} ({name})"
 
 
-def _message(finding: Finding) -> str:
-    return message_of(finding) + suggestion_of(finding)
+def _message(finding: Finding, options: ReportOptions) -> str:
+    return message_of(finding) + suggestion_of(finding, options.translate)
 
 
-def _colored(finding: Finding, has_links: bool) -> str:
+def _colored(finding: Finding, options: ReportOptions) -> str:
     path, colon, position = place(finding.location).partition(":")
     mark = f" {_CYAN}{mark}{_OFF}" if (mark := fix_mark(finding)) else ""
     color = _COLORS[finding.severity.value]
-    page = rule_url(finding.code) if has_links else ""
+    page = rule_url(finding.code) if options.hyperlinks else ""
     linked = f"\x1b]8;;{page}\x1b\\{finding.code}\x1b]8;;\x1b\\" if page else finding.code
     code, severity = f"{color}{_BOLD}{linked}{_OFF}", f"{color}{finding.severity.value}:{_OFF}"
     where = f"{_BOLD}{path}{_OFF}{_DIM}{colon}{position}:{_OFF}"
-    return f"{where} {code}{mark} {severity} {_message(finding)} {_DIM}({finding.name}{confidence_mark(finding)}){_OFF}"
+    name = f"{_DIM}({finding.name}{confidence_mark(finding)}){_OFF}"
+    return f"{where} {code}{mark} {severity} {_message(finding, options)} {name}"

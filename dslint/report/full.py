@@ -47,12 +47,13 @@ def _lines(console: Console, finding: Finding, sources: SourceReader, options: R
         if not quoted and location.label:
             yield Text(f"{' ' * gutter} = {one_line(location.label)}")
         yield from quoted
+    say = options.translate
     for words in assumption_lines(finding):
-        yield from _note(console, finding.confidence.value, _prose(words), gutter)
+        yield from _note(console, say(finding.confidence.value), _prose(say(words)), gutter)
     if finding.hint:
-        yield from _note(console, "help", _prose(finding.hint), gutter)
+        yield from _note(console, say("help"), _prose(finding.hint), gutter)
     if finding.fix:
-        yield from _note(console, "fix", _fix_title(finding.fix), gutter)
+        yield from _note(console, say("fix"), _fix_title(finding.fix), gutter)
         for line in _preview(finding.fix, sources):
             yield Text(" " * (gutter + 3)).append(line)
 

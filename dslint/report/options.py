@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dslint.core.suppressed import Suppressed
 from dslint.core.terminal import terminal_width, use_color, use_links
+from dslint.translate import Translator, english
 
 __all__ = ["ReportOptions", "terminal_width", "use_color", "use_links"]
 
@@ -16,7 +17,8 @@ class ReportOptions:
 
     ``color``: terminal escapes are welcome. ``width``: columns to wrap prose and crop source lines to.
     ``hyperlinks``: the terminal understands OSC 8. ``files``: how many files were checked. ``suppressed``: findings
-    that are not reported, for the formats that keep a record of them.
+    that are not reported, for the formats that keep a record of them. ``translate``: into the language of the reader;
+    the findings that a format gets are in it already.
     """
 
     color: bool = False
@@ -24,3 +26,4 @@ class ReportOptions:
     hyperlinks: bool = False
     files: int = 0
     suppressed: tuple[Suppressed, ...] = ()
+    translate: Translator = english

@@ -7,6 +7,7 @@ import re
 from dslint.core.finding import Confidence, Finding
 from dslint.core.fix import Safety
 from dslint.core.source import Location
+from dslint.translate import Translator, english
 
 # Terminal escapes, line breaks (also the ones that only some programs know) and overrides of the writing direction.
 _HIDDEN = {
@@ -68,10 +69,14 @@ def further(finding: Finding) -> list[str]:
     return [*lines, url] if (url := rule_url(finding.code)) else lines
 
 
-def suggestion_of(finding: Finding) -> str:
+def suggestion_of(finding: Finding, translate: Translator = english) -> str:
     """``; did you mean `x`?`` where the hint names the right word and the message does not; else empty."""
-    meant = re.fullmatch(r"(?:Did you mean|Write) (`[^`]+`)\??", one_line(finding.hint))
-    return f"; did you mean {meant[1]}?" if meant and meant[1] not in finding.message else ""
+    hint = one_line(finding.hint)
+    meant = re.search(r"`[^`]+`", hint)
+    if meant is None or meant[0] in finding.message:
+        return ""
+    asked = (f"Did you mean {meant[0]}?", f"Did you mean {meant[0]}", f"Write {meant[0]}")
+    return translate(f"; did you mean {meant[0]}?") if hint in map(translate, asked) else ""
 
 
 def assumption_lines(finding: Finding) -> list[str]:

@@ -6,11 +6,12 @@ People see errors and warnings, and how many notes there are beside them; progra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Severity
+from dslint.translate import language_of
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
@@ -25,6 +26,11 @@ class View:
 
     shown: tuple[Finding, ...]
     left_out: tuple[Finding, ...] = ()
+
+
+def language_for(stated: str | None, output_format: str, environ: Mapping[str, str]) -> str:
+    """The language of a report: the one that somebody states, else for people that of their environment."""
+    return stated or (language_of(environ) if output_format in PEOPLE else "en")
 
 
 def view_of(

@@ -9,9 +9,11 @@ from typing import IO, TYPE_CHECKING
 
 from dslint.core.terminal import terminal_width, use_color
 from dslint.rules.registry import LoadedRule, load_rule
+from dslint.translate import english
 
 if TYPE_CHECKING:
     from dslint.rules.base import Example
+    from dslint.translate import Translator
 
 _LANGUAGES = {
     "py": "python",
@@ -35,7 +37,9 @@ _EVIDENCE = ("Evidence",)
 _SECTION = re.compile(r"^\*\*(?P<title>[A-Z][^*\n]*)\.\*\*", re.M)
 
 
-def explain(code: str, stream: IO[str], *, examples: bool = False, evidence: bool = False) -> None:
+def explain(
+    code: str, stream: IO[str], *, examples: bool = False, evidence: bool = False, translate: Translator = english
+) -> None:
     """Write what a rule is about: Markdown as it is to a pipe, typeset on a terminal that takes colour.
 
     ``examples``: all of them, and when the rule stays quiet; ``evidence``: what was observed.
@@ -43,7 +47,7 @@ def explain(code: str, stream: IO[str], *, examples: bool = False, evidence: boo
     Raises:
         UnknownSelector: no rule has this code.
     """
-    text = brief(load_rule(code), examples=examples, evidence=evidence)
+    text = brief(load_rule(code), examples=examples, evidence=evidence, translate=translate)
     if use_color("auto", stream, os.environ):
         text = _typeset(text, terminal_width(stream, os.environ))
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -63,9 +67,9 @@ def markdown(rule: LoadedRule) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False) -> str:
+def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False, translate: Translator = english) -> str:
     """What, why and how to fix, with one example; more of the page where it is asked for."""
-    if examples and evidence:
+    if examples and evidence and translate is english:
         return markdown(rule)
     wrong = [example for example in rule.examples if example.at]
     shown = rule.examples if examples else tuple(wrong[:1])
@@ -75,8 +79,33 @@ def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False) -
     elif not examples and len(rule.examples) > len(shown):
         left = len(rule.examples) - len(shown)
         counts = f"{left} more example{'' if left == 1 else 's'}"
-        more.append(f"`dslint rule {rule.meta.code} --examples` shows {counts}, `--evidence` what was observed.")
-    return "\n\n".join((*_head(rule), *_sections(rule.explanation, examples, evidence), *more)) + "\n"
+        more.append(
+            translate(f"`dslint rule {rule.meta.code} --examples` shows {counts}, `--evidence` what was observed.")
+        )
+    sections = (_in_language(text, translate) for text in _sections(rule.explanation, examples, evidence))
+    title, summary, facts = _head(rule)
+    return "\n\n".join((title, translate(summary), facts, *sections, *more)) + "\n"
+
+
+def paragraphs(prose: str) -> list[str]:
+    """The paragraphs of a page, each on one line, unless it is a list or a piece of code."""
+    return [_on_one_line(text) for text in re.split(r"\n{2,}", prose.strip())]
+
+
+def _on_one_line(paragraph: str) -> str:
+    is_laid_out = re.search(r"^(?:\s|[-*] |\||```|\d+\. )", paragraph, re.MULTILINE)
+    return paragraph if is_laid_out else " ".join(paragraph.split())
+
+
+def _in_language(prose: str, translate: Translator) -> str:
+    """A section of a page; paragraphs without a translation stay as they are."""
+    if translate is english:
+        return prose
+    texts = re.split(r"\n{2,}", prose)
+    return "\n\n".join(
+        text if translate(whole) == whole else translate(whole)
+        for text, whole in zip(texts, map(_on_one_line, texts), strict=True)
+    )
 
 
 def _head(rule: LoadedRule) -> Iterator[str]:

@@ -101,11 +101,14 @@ def _text(checked: Checked, request: Request, settings: Settings) -> str:
     from dslint.report import renderer
     from dslint.report.options import ReportOptions
     from dslint.report.sources import FileSources
-    from dslint.report.view import view_of
+    from dslint.report.view import language_for, view_of
+    from dslint.translate import translator
+    from dslint.translate.findings import translated
 
-    options = ReportOptions(request.color, request.width, files=checked.result.files)
+    translate = translator(language_for(settings.lang, request.output_format, request.environ))
+    options = ReportOptions(request.color, request.width, files=checked.result.files, translate=translate)
     view = view_of(checked.result.findings, request.output_format, settings.min_severity, settings.fail_on)
-    found = renderer(request.output_format)(view.shown, FileSources(checked.texts), options)
+    found = renderer(request.output_format)(translated(view.shown, translate), FileSources(checked.texts), options)
     if request.quiet:
         return found
     from dslint.planview.describe import views_of

@@ -21,6 +21,7 @@ _ENVIRONMENT = {
     "DSLINT_CACHE_DIR": "cache-dir",
     "DSLINT_MIN_CONFIDENCE": "min-confidence",
     "DSLINT_MIN_SEVERITY": "min-severity",
+    "DSLINT_LANG": "lang",
 }
 
 

@@ -24,6 +24,7 @@ ConfidenceName = Literal["certain", "likely"]
 FormatName = Literal[
     "concise", "full", "json", "json-lines", "github", "sarif", "gitlab", "junit", "checkstyle", "rdjson", "azure"
 ]
+LanguageName = Literal["en", "zh"]
 ConsumerName = Literal["deepspeed", "hf", "accelerate", "lightning"]
 
 
@@ -142,6 +143,13 @@ class Table:
     respect_gitignore: bool = field(default=True, metadata=_about("Leave out what git ignores.", **_SWITCH))
     output_format: FormatName | None = field(
         default=None, metadata=_about("Default: full on a terminal, concise elsewhere.")
+    )
+    lang: LanguageName | None = field(
+        default=None,
+        metadata=_about(
+            "The language of messages, hints and pages, in all formats. Default: that of the environment (`LANG`) in "
+            "text for people, English in formats for programs."
+        ),
     )
     fix: bool = field(default=False, metadata=_about("Apply safe fixes.", **_SWITCH))
     unsafe_fixes: bool = field(

@@ -14,6 +14,7 @@ from dslint.settings.table import (
     ConfidenceName,
     ConsumerName,
     FormatName,
+    LanguageName,
     Launch,
     Names,
     SeverityName,
@@ -28,6 +29,7 @@ _CHOICES = {
     "SeverityName": SeverityName,
     "ConfidenceName": ConfidenceName,
     "FormatName": FormatName,
+    "LanguageName": LanguageName,
     "ConsumerName": ConsumerName,
 }
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")

@@ -15,11 +15,13 @@ PACKAGE = ROOT / "dslint"
 # What each room may import of dslint, besides itself and the package's __init__. Order: inner rooms first.
 ALLOWED = {
     "core": set(),
+    "translate": {"core"},
     "parse": {"core"},
     "python": {"core", "parse"},
     "model": {"core", "parse", "python"},
-    "rules": {"core", "parse", "python", "model"},
-    "report": {"core", "rules"},
+    # The page of a rule is printed in the language of its reader.
+    "rules": {"core", "parse", "python", "model", "translate"},
+    "report": {"core", "rules", "translate"},
     "engine": {"core", "parse", "python", "model", "rules"},
     # Of the rules, the probe sees the metadata only (PROBE_MAY_SEE).
     "probe": {"core", "rules"},
@@ -29,10 +31,10 @@ ALLOWED = {
     "planview": {"core", "parse", "model", "engine", "report"},
     "factsview": {"core", "python", "engine"},
     "versionsview": {"core", "parse", "python", "model", "rules", "engine"},
-    "runner": {"core", "model", "engine", "report", "planview"},
-    "server": {"core", "parse", "model", "rules", "engine", "report", "planview"},
+    "runner": {"core", "model", "engine", "report", "planview", "translate"},
+    "server": {"core", "parse", "model", "rules", "engine", "report", "planview", "translate"},
     "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor", "planview"}
-    | {"factsview", "versionsview", "runner", "server"},
+    | {"factsview", "versionsview", "runner", "server", "translate"},
 }
 # Modules at the top of the package belong to a room.
 TOP = {
