@@ -18,6 +18,7 @@ from dslint.server.client_settings import Wishes
 from dslint.server.diagnostics import by_uri
 from dslint.server.documents import Documents, path_of
 from dslint.server.requests import Listener, Outcome
+from dslint.translate import language_of, translator
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class DslintServer(LanguageServer, Listener):
         self.asked = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._in_progress: set[str] = set()
+        self._locale = ""
         self._said: set[str] = set()
         self.is_said = False
 
@@ -63,6 +65,7 @@ class DslintServer(LanguageServer, Listener):
         """The client has introduced itself."""
         encoding = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
         self.documents = Documents(getattr(encoding, "value", str(encoding)))
+        self._locale = params.locale or ""
         self.take_wishes(params.initialization_options)
         roots = self._roots()
         if roots:
@@ -156,7 +159,8 @@ class DslintServer(LanguageServer, Listener):
 
     def looked(self, outcome: Outcome) -> None:
         """A look has ended."""
-        found = by_uri(outcome.look, outcome.wanted.documents, self.wishes.least)
+        translate = translator(self.wishes.language or language_of({"LANG": self._locale.replace("-", "_")}))
+        found = by_uri(outcome.look, outcome.wanted.documents, self.wishes.least, translate)
         self._call(self._publish, outcome, found)
 
     def first_look(self, root: str, share: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dslint.core.finding import Severity
 from dslint.settings import Settings, SettingsError, load_settings, make_settings
+from dslint.translate import LANGUAGES
 
 # The wishes that are flags of `dslint check`; any spelling of the words does: `worldSize`, `world_size`, `world-size`.
 _FLAGS = frozenset(
@@ -17,7 +18,7 @@ _FLAGS = frozenset(
      "min-confidence", "cache", "cache-dir", "respect-gitignore"}
 )  # fmt: skip
 # The others.
-_OWN = frozenset({"min-severity", "code-lens", "inlay-hints", "config", "isolated"})
+_OWN = frozenset({"min-severity", "lang", "code-lens", "inlay-hints", "config", "isolated"})
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Wishes:
     config: str | None = None
     isolated: bool = False
     problems: tuple[str, ...] = ()
+    language: str | None = None
 
     @classmethod
     def of(cls, given: object) -> Wishes:
@@ -58,6 +60,10 @@ class Wishes:
         if least not in [severity.value for severity in Severity]:
             problems.append(f"`minSeverity` must be error, warning or info, found `{least}`")
             least = Severity.INFO.value
+        language = own.get("lang")
+        if language is not None and language not in LANGUAGES:
+            problems.append(f"`lang` must be one of {', '.join(LANGUAGES)}, found `{language}`")
+            language = None
         config = own.get("config")
         return cls(
             flags,
@@ -67,6 +73,7 @@ class Wishes:
             config if isinstance(config, str) else None,
             own.get("isolated") is True,
             tuple(problems),
+            language,
         )
 
     def settings(self, root: str) -> tuple[Settings, str]:

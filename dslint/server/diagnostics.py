@@ -17,6 +17,8 @@ from dslint.rules.own import UNUSED_SUPPRESSION
 from dslint.server.documents import Documents
 from dslint.server.pages import page_of
 from dslint.server.positions import Text
+from dslint.translate import Translator, english
+from dslint.translate.findings import translated
 
 SOURCE = "dslint"
 _SEVERITIES = {
@@ -69,9 +71,11 @@ class Places:
         return types.Range(text.position(0), text.position(0))
 
 
-def diagnostic(finding: Finding, places: Places, versions: Mapping[str, int | None]) -> types.Diagnostic:
+def diagnostic(
+    finding: Finding, places: Places, versions: Mapping[str, int | None], translate: Translator = english
+) -> types.Diagnostic:
     """A finding as the client shows it."""
-    said = [message_of(finding), *assumption_lines(finding)]
+    said = [message_of(finding), *map(translate, assumption_lines(finding))]
     if finding.hint:
         said.append(one_line(finding.hint))
     page = page_of(finding.code)
@@ -84,7 +88,7 @@ def diagnostic(finding: Finding, places: Places, versions: Mapping[str, int | No
         source=SOURCE,
         tags=_tags(finding) or None,
         related_information=[
-            types.DiagnosticRelatedInformation(places.of(other), one_line(other.label) or "see here")
+            types.DiagnosticRelatedInformation(places.of(other), one_line(other.label) or translate("see here"))
             for other in finding.related
             if not other.path.startswith(OUTSIDE)
         ]
@@ -130,12 +134,14 @@ def _plain(found: types.Range) -> dict[str, Any]:
     }
 
 
-def by_uri(look: Look, documents: Documents, least: Severity) -> dict[str, list[types.Diagnostic]]:
+def by_uri(
+    look: Look, documents: Documents, least: Severity, translate: Translator = english
+) -> dict[str, list[types.Diagnostic]]:
     """The diagnostics of a look that are at least as bad as ``least``, by URI; ``documents`` are those it has seen."""
     places, versions = Places(documents, look.texts), documents.versions()
     found: dict[str, list[types.Diagnostic]] = {}
-    for finding in look.result.findings:
+    for finding in translated(tuple(look.result.findings), translate):
         if finding.severity.rank >= least.rank and not finding.location.path.startswith(OUTSIDE):
             uri = places.of(finding.location).uri
-            found.setdefault(uri, []).append(diagnostic(finding, places, versions))
+            found.setdefault(uri, []).append(diagnostic(finding, places, versions, translate))
     return found

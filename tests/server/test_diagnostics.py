@@ -206,3 +206,12 @@ def test_modules_of_a_project_are_not_taken_for_those_of_the_server(own: Path, s
     client.diagnostics(client.open(own / "ds.json"), version=1, least=1)
     client.wait(lambda m: m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "end")
     assert not (own.parent / "executed").exists()
+
+
+def test_messages_are_in_the_language_that_the_client_asks_for(start: Callable[..., Client], own: Path) -> None:
+    asked = start(own)
+    asked.begin({"lang": "zh"})
+    found = asked.diagnostics(asked.open(own / "ds.json"), version=1, least=1)
+    misspelt = next(d for d in found if d["code"] == "DSL101")
+    assert any("\u4e00" <= letter <= "\u9fff" for letter in misspelt["message"])
+    assert misspelt["data"]["fix"]["edits"][0]["newText"] == '"gradient_clipping"'
