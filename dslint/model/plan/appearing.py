@@ -161,7 +161,9 @@ def may_appear(files: Files, text: str, raw: str = "", named_by: str = "", is_ou
         return True
     if all(workspace.normal(posixpath.join(f, text)).startswith("..") for f in files.folders):
         return True
-    return not (is_ours or _is_at_home(files, text)) or _is_ignored(files, text) or _is_made(files, text, raw, named_by)
+    if not (is_ours or _is_at_home(files, text)) or _is_ignored(files, text) or _is_in_submodule(files, text):
+        return True
+    return _is_made(files, text, raw, named_by)
 
 
 def _is_made(files: Files, text: str, raw: str, named_by: str) -> bool:
@@ -240,6 +242,23 @@ def _is_ignored(files: Files, text: str) -> bool:
         if ignores is not None and (ignores(name) or ignores(text)):
             return True
     return False
+
+
+def _is_in_submodule(files: Files, text: str) -> bool:
+    """The file is in a submodule of git, whose files come with `git submodule update`."""
+    places = [files.workspace.normal(posixpath.join(folder, text)) for folder in files.folders]
+    for base in files.workspace.bases(files.launch_path):
+        paths = files.workspace.memo("submodules", posixpath.join(base, ".gitmodules"), _submodules) or ()
+        if any(place.startswith(f"{posixpath.join(base, path)}/") for path in paths for place in places):
+            return True
+    return False
+
+
+def _submodules(source: SourceFile) -> tuple[str, ...]:
+    """The folders of the submodules that a ``.gitmodules`` names."""
+    return tuple(
+        match[1].strip().strip("/") for match in re.finditer(r"^\s*path\s*=\s*(.+)$", source.text, re.MULTILINE)
+    )
 
 
 def _ignores(source: SourceFile) -> Callable[[str], object]:

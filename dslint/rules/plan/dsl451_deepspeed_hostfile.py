@@ -49,6 +49,8 @@ EXAMPLES = (
         "conf/hosts:3 error"),
     bad("a name to fill in twice", {"run.sh": _RUN, "conf/hosts": "node_ip slots=8\nnode_ip slots=8\n", **_SCRIPT},
         "conf/hosts:2 info"),
+    bad("a line to fill in", {"run.sh": _RUN, "conf/hosts": "[master address] slots=8\n", **_SCRIPT},
+        "conf/hosts:1 info"),
     bad("nothing but comments", {"run.sh": _RUN, "conf/hosts": "# later\n", **_SCRIPT}, "run.sh:1 error"),
     good("two hosts", {"run.sh": _RUN, "conf/hosts": _HOSTS, **_SCRIPT}),
     good("the launch file writes it", {"run.sh": f"cat > conf/hosts <<EOF\n{_HOSTS}EOF\n" + _RUN, **_SCRIPT}),
@@ -85,7 +87,9 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
 
 
 def _is_to_fill_in(problem: HostfileProblem) -> bool:
-    """``node_ip`` in every line: the names of real hosts have numbers or dots."""
+    """``node_ip`` in every line: the names of real hosts have numbers or dots. Or ``[master address] slots=8``."""
+    if problem.kind == "line":
+        return re.match(r"\s*(?:\[[^\]]+\]|<[^>]+>|\{[^}]+\}|\.\.\.)", problem.text) is not None
     return problem.kind == "twice" and problem.text != "localhost" and re.search(r"[\d.]", problem.text) is None
 
 

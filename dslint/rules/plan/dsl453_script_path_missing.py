@@ -84,6 +84,14 @@ EXAMPLES = (
         f'ssh $HOST "cd $TOP && docker-compose run trainer {_RUN[:-1]}"\n',
         **_HERE,
     }),
+    good("a submodule that is not checked out", {
+        "run.sh": _RUN, ".gitmodules": '[submodule "tools"]\n\tpath = tools\n\turl = https://example.org/tools\n',
+        **_HERE,
+    }),
+    bad("a submodule of another name", {
+        "run.sh": _RUN, ".gitmodules": '[submodule "tool"]\n\tpath = tool\n\turl = https://example.org/tools\n',
+        **_HERE,
+    }, "run.sh:1 warning"),
     good("git ignores it in its own folder", {"run.sh": _RUN, "tools/.gitignore": "train.py\n", **_HERE}),
     good("a workflow that checks out into a folder with the name of one inside", {
         ".github/workflows/test.yml": "on: push\njobs:\n  test:\n    steps:\n      - uses: actions/checkout@v4\n"

@@ -91,13 +91,21 @@ def _without_run(run: RunQuery, event: Event, started: list[Event]) -> Iterator[
     full, covered = run.machine.worlds.full, 0
     for start in started:
         covered |= start.lanes if not start.varies & (LOST | UNSURE) else full
-    if covered and event.lanes & ~covered & full:
+    missing = event.lanes & ~covered & full
+    if covered and missing:
         yield _finding(
             run,
             event,
             "you must call `wandb.init` first",
             tuple(run.location(start.module, start.node, "only some ranks start a run") for start in started[:2]),
+            is_elsewhere=event.lanes != full and _is_elsewhere(run, missing),
         )
+
+
+def _is_elsewhere(run: RunQuery, lanes: int) -> bool:
+    """Return whether all of these ranks are on other machines than the first."""
+    worlds = run.machine.worlds
+    return all(worlds.lanes[lane][2] > 0 for lane in range(worlds.count) if lanes >> lane & 1)
 
 
 def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
@@ -157,15 +165,20 @@ def _is_missing(value: Value) -> bool:
     )
 
 
-def _finding(run: RunQuery, event: Event, why: str, related: tuple[object, ...]) -> Finding:
+def _finding(
+    run: RunQuery, event: Event, why: str, related: tuple[object, ...], *, is_elsewhere: bool = False
+) -> Finding:
     is_special = event.api.rpartition(".")[2] in _WITHOUT
     called = run.text(event.module, event.node if is_special else getattr(event.node, "func", event.node))
     return run.finding(
         META,
         event.module,
         event.node,
-        f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
+        f"each machine calls `{called}`, but only the first made what it needs: on the others it raises ({why})"
+        if is_elsewhere
+        else f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
         f" others raise ({why})",
+        severity=Severity.WARNING if is_elsewhere else None,
         hint="Put the test of the rank around this call too, and leave collectives outside of it",
         related=related,  # type: ignore[arg-type]
         facts={"called": called},
@@ -273,7 +286,32 @@ def gathered(rows):
 _LOADS = 'state = torch.load(last, map_location="cpu")\n    print(len(state))'
 _GUARDED = 'if accelerator.is_main_process:\n        print(len(torch.load(last, map_location="cpu")))'
 
+_LOCAL = """\
+import wandb
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+if accelerator.is_main_process:
+    wandb.init(project="x")
+for step in range(100):
+    if accelerator.is_%smain_process:
+        wandb.log({"step": step})
+accelerator.wait_for_everyone()
+"""
 EXAMPLES = (
+    bad(
+        "the first process of each machine logs, that of the job has begun",
+        {"train.py": _LOCAL % "local_"},
+        "train.py:9 warning",
+    ),
+    good("the process that has begun logs", {"train.py": _LOCAL % ""}),
+    good(
+        "a job of one machine",
+        {
+            "train.py": _LOCAL % "local_",
+            "run.sh": "accelerate launch --num_machines 1 --num_processes 8 train.py\n",
+        },
+    ),
     bad("the path of a checkpoint", {"train.py": _SAVED % ("", "path", _LOADS)}, at="train.py:20 error"),
     good(
         "the path is sent",
