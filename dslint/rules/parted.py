@@ -202,10 +202,10 @@ def _functions(module: Module) -> list[ast.FunctionDef]:
     return list(module.nodes_of(ast.FunctionDef))
 
 
-def called(run: RunQuery, parting: Parting) -> str:
+def called(run: RunQuery, parting: Parting, limit: int = 60) -> str:
     """Return the name of what is called, as the code has it."""
     module, node = place(parting)
-    return run.text(module, node.func if isinstance(node, ast.Call) else node)
+    return run.text(module, node.func if isinstance(node, ast.Call) else node, limit)
 
 
 def key(event: Event) -> str:

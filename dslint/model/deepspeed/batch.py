@@ -184,4 +184,5 @@ def _labelled(name: str, fact: Fact[Any]) -> Location:
 
 def _spelled(fact: Fact[Any]) -> str:
     # A value without a place was stated on the command line; its fact may say by which option.
-    return f"{fact.get()}" if fact.origins else f"{fact.get()} ({fact.reason or '--world-size'})"
+    said = fact.reason.replace("the default of `TrainingArguments`", "default") or "--world-size"
+    return f"{fact.get()}" if fact.origins else f"{fact.get()} ({said})"

@@ -95,8 +95,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     run = _what_runs(view, machines.get())
     yield META.finding(
         view.key(pointer),
-        f"{machines.get()} machines with the launcher `{starter}` and no `deepspeed_hostfile`: DeepSpeed finds no "
-        f"hostfile and {run} on one machine only",
+        f"{machines.get()} machines, launcher `{starter}`, but no `deepspeed_hostfile`: DeepSpeed {run} on one"
+        " machine only",
         hint="Set `deepspeed_multinode_launcher: standard` and run the command on each machine, or name a hostfile",
         related=tuple(p.labelled(f"{machines.get()} machines") for p in machines.origins if p != view.key(pointer)),
         fix=_fix(view),

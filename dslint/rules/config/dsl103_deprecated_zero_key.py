@@ -127,7 +127,7 @@ def _finding(doc: DataDoc, old: Old, switch: bool) -> Finding:
     is_auto = doc.get(old.pointer) == "auto"
     fix = None
     if old.section is None:
-        effect = f"DeepSpeed logs a warning and reads `{old.new}`"
+        effect = "DeepSpeed logs a warning"
         hint = f"Write `{old.new}`"
         # accelerate fills "auto" under the new name only.
         edits = () if is_auto else rename_key(doc, old.pointer, old.new)

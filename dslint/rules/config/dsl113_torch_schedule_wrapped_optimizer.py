@@ -76,8 +76,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     shown = ", ".join(f"`{name}`" for name in own_names(SCHEDULES))
     yield META.finding(
         doc.value(SCHEDULER),
-        f"`{fact.get()}` is a schedule of torch, which takes no optimizer but torch's own, and {who} puts one of "
-        "DeepSpeed around it: every rank stops with a `TypeError` when the engine is made",
+        f"torch's `{fact.get()}` accepts only torch optimizers, but {who} wraps the optimizer: every rank stops with a "
+        "`TypeError`",
         hint=f"Name a schedule of DeepSpeed ({shown}), or make the schedule in the script",
         related=tuple(place.labelled(who) for place in origin.origins),
         pointer=SCHEDULER,

@@ -80,10 +80,10 @@ def _effect(view: ConfigView) -> tuple[Severity, str]:
     removed = view.runs(f">={_REMOVED}")
     with_zero = view.stage.get_or(0) > 0
     if removed == "yes":
-        return Severity.ERROR, f"{version_named(view.version)} has none and stops when the engine is made"
+        return Severity.ERROR, f"{version_named(view.version)} has none and stops"
     if with_zero:
         later = f", and DeepSpeed {_REMOVED} removed it" if removed == "maybe" else ""
         return Severity.ERROR, f"it fails with ZeRO stage {view.stage.get()}{later}"
     if removed == "maybe":
-        return Severity.WARNING, f"DeepSpeed {_REMOVED} and later have none and stop when the engine is made"
+        return Severity.WARNING, f"DeepSpeed {_REMOVED} and later have none and stop"
     return Severity.INFO, f"{version_named(view.version)} has it, DeepSpeed {_REMOVED} and later stop"

@@ -71,8 +71,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     elif stage and view.runs("<0.19.3") == "yes":
         yield _finding(
             view,
-            f"Muon at ZeRO stage {stage} works on matrices that are cut at the borders of ranks and buckets in "
-            f"{version_named(view.version)}: it updates weights wrongly, without a word, until 0.19.3",
+            f"Muon at ZeRO stage {stage} on {version_named(view.version)} silently updates weights wrongly: it sees "
+            "matrices cut by rank and bucket",
             "Upgrade to DeepSpeed 0.19.3",
             severity=Severity.WARNING,
             since="0.19.3",

@@ -77,7 +77,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     fix = _fix(view, lacking)
     if not lacking:
-        message, hint = f"`{name}` stands without `params`, which DeepSpeed unpacks", 'Add `"params": {}`'
+        message, hint = f"`{name}` has no `params`", 'Add `"params": {}`'
     else:
         told = " and ".join(f"`{word}`" for word in lacking)
         message, hint = f"`{name}` needs {told}", f'Add it as `"auto"` to `{dotted_key(_PLACE)}`'

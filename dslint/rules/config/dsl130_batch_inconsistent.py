@@ -155,7 +155,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 def _cure(doc: DataDoc, verdict: BatchVerdict, reader: str) -> tuple[str, Fix | None]:
     if verdict.kind == "missing" and reader in _TRAINERS:
         edits = _filled_in(doc)
-        hint = f'Write `{TRAIN}`, `{MICRO}` and `{STEPS}` as `"auto"`: only keys that stand in the file are filled in'
+        hint = f'Write `{TRAIN}`, `{MICRO}` and `{STEPS}` as `"auto"`: only keys that are in the file are filled in'
         return hint, Fix('Leave the batch sizes to the Trainer as `"auto"`', edits) if edits else None
     if verdict.kind == "missing":
         return f"Set `{MICRO}`", None

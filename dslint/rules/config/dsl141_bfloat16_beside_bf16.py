@@ -71,14 +71,13 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     same = old.get() == new.get()
     wanted, got = view.flag("/bfloat16/enabled"), view.flag("/bf16/enabled")
-    effect = "nobody reads the old section"
+    effect = "DeepSpeed reads the new name only"
     if wanted.get_or(False) and got.get_or(True) is False:
         effect += ", and the run silently trains without bf16"
     edits = delete_member(doc, "/bfloat16") if same else ()
     yield META.finding(
         doc.key("/bfloat16"),
-        "`bfloat16` stands beside `bf16`, and DeepSpeed looks at the old name only where the new one is missing: "
-        f"{effect}",
+        f"`bfloat16` is next to `bf16`: {effect}",
         hint="Delete `bfloat16`" if same else "Move what you mean into `bf16` and delete `bfloat16`",
         related=(doc.key("/bf16", "the section that DeepSpeed reads"),),
         fix=Fix("Delete `bfloat16`", edits) if edits else None,

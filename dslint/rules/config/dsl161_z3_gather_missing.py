@@ -185,7 +185,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 def _state(view: ConfigView) -> str:
     if view.consumer in ("deepspeed", "lightning"):
         return 'is "auto" (false for DeepSpeed)'
-    return 'is "auto" (false unless `zero3_save_16bit_model` is set)'
+    return 'is "auto" (false by default)'
 
 
 def _may_save(doc: DataDoc) -> bool:

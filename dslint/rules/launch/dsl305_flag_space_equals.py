@@ -139,9 +139,9 @@ def _finding(doc: LaunchDoc, parts: list[Word], span: Span) -> Finding:
 def _report(doc: LaunchDoc, span: Span, name: str, takes: str, value: str) -> Finding:
     return META.finding(
         doc.source.location(span),
-        f"`{name}` gets {takes} for its value, because blanks stand around the `=`",
+        f"`{name}` gets {takes} as its value because of whitespace around the `=`",
         hint=f"Write `{name}={value.replace('`', '')}`",
-        fix=Fix("Delete the blanks", (Edit(doc.source.path, span, f"{name}={value}"),), uncovers=True),
+        fix=Fix("Delete the whitespace", (Edit(doc.source.path, span, f"{name}={value}"),), uncovers=True),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"option": name},
     )

@@ -98,9 +98,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         shown = found.text.replace("`", "'")
         verb = "is" if len(shown) == 1 else "has"
         effect = (
-            "to the shell this is no option but a word"
+            "the shell takes it for a word, not an option"
             if found.kind == "dash"
-            else "to the shell it is a letter like any other"
+            else "the shell takes it for an ordinary letter"
         )
         yield META.finding(
             doc.source.location(found.span),
@@ -116,8 +116,8 @@ def _blank(doc: LaunchDoc, found: Smart) -> Finding:
     code = next(f"U+{ord(char):04X}" for char in found.text if char not in " \t")
     return META.finding(
         doc.source.location(found.span),
-        f"the blank here is {code}, a letter to bash: what stands on both sides of it is one word",
-        hint="Type the blank again",
+        f"the space here is {code}, a letter to bash: the text on both sides is one word",
+        hint="Type the space again",
         fix=Fix("Type it plainly", (Edit(doc.source.path, found.span, found.meant),), uncovers=True),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"kind": found.kind},

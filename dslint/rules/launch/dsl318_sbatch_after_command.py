@@ -101,7 +101,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     yield META.finding(
         doc.source.location(late[0].span),
-        f"Slurm ignores `{late[0].text.replace('`', ' ')}`{others}: a command stands before it",
+        f"Slurm ignores `{late[0].text.replace('`', ' ')}`{others}: a command comes before it",
         hint="Move the `#SBATCH` lines to the top",
         related=(
             doc.source.location(Span(command.start, end), "the first command"),

@@ -130,12 +130,11 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if tasks.per_node.get_or(1) < 2 or _is_task_a_node(command, tasks.total.get_or(0)):
             continue
         count, each = tasks.per_node.get(), command.processes_per_node
-        product = f", {count} x {each.get()} = {count * each.get()} processes" if each.is_known else ""
+        product = f" ({count} x {each.get()} = {count * each.get()} processes)" if each.is_known else ""
         yield META.finding(
             place_in_text(command),
-            f"`srun` starts `{command.launcher}` {count} times on each node{product}: they claim the same ranks and"
-            " ports",
-            hint="Let `srun` start one task a node: `--ntasks-per-node=1`",
+            f"`srun` starts `{command.launcher}` {count} times per node{product}: they claim the same ranks and ports",
+            hint="Let `srun` start one task per node: `--ntasks-per-node=1`",
             related=(
                 *tasks.per_node.origins,
                 *place_in_script(command),
@@ -173,4 +172,6 @@ def _fix(doc: LaunchDoc, command: LaunchCommand) -> Fix | None:
     ):
         return None
     place = Span(at + 4, at + 4)
-    return Fix("Start one task a node", (Edit(doc.source.path, place, " --ntasks=$SLURM_NNODES --ntasks-per-node=1"),))
+    return Fix(
+        "Start one task per node", (Edit(doc.source.path, place, " --ntasks=$SLURM_NNODES --ntasks-per-node=1"),)
+    )

@@ -91,9 +91,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         first = rest[0]
         yield META.finding(
             first.location,
-            f"`{program}` takes `{first.raw.replace('`', '')}` for the program to start and stops: `No such file or"
-            " directory`, exit code 127",
-            hint=f"Write `{program} env {first.raw.replace('`', '')} ...`, or set it in front of `{words[0].raw}`",
+            f"`{program}` takes `{first.raw.replace('`', '')}` for the program and stops: `No such file or directory`",
+            hint=f"Write `{program} env {first.raw.replace('`', '')} ...`, or set it before `{words[0].raw}`",
             fix=Fix(
                 "Insert `env`", (Edit(doc.source.path, Span(*[first.location.span.start] * 2), "env "),), uncovers=True
             ),

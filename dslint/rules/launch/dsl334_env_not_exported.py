@@ -107,7 +107,7 @@ def _glued(doc: LaunchDoc) -> Iterator[Finding]:
             continue
         yield META.finding(
             doc.source.location(Span(match.start(1) + shell.base, match.end(4) + shell.base)),
-            f"the backslash makes `{match[4]}=` a part of the value of `{match[1]}`: `{match[4]}` is never set",
+            f"the backslash makes `{match[4]}=` part of the value of `{match[1]}`: `{match[4]}` is never set",
             hint="Delete the backslash",
             fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(at, at + 1), ""),)),
         )
@@ -152,9 +152,9 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, names: list[tuple[str, Loca
     usable = text.startswith(f"{names[0][0]}=", first.span.start) and not first.path.endswith(".ipynb")
     return META.finding(
         first,
-        f"{listed} {'is' if len(names) == 1 else 'are'} set and not exported: `{command.program}` starts without"
+        f"{listed} {'is' if len(names) == 1 else 'are'} set but not exported: `{command.program}` starts without"
         f" {'it' if len(names) == 1 else 'them'}",
-        hint="End the line with `\\`, so that it belongs to the command" if is_lost else "Write `export` in front",
+        hint="End the line with `\\`, so that it belongs to the command" if is_lost else "Write `export` before it",
         related=(command.location.labelled("this command does not see it"),),
         fix=fix if usable else None,
         severity=Severity.INFO if doc.in_docs and not is_lost else None,

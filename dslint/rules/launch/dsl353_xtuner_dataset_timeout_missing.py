@@ -51,8 +51,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if trains(command) and command.nodes.get_or(1) > 1 and command.variable("XTUNER_DATASET_TIMEOUT").is_absent:
             yield META.finding(
                 command.location,
-                "`XTUNER_DATASET_TIMEOUT` is not set: on several nodes every rank waits at most 60 minutes for rank 0"
-                " to prepare the dataset",
+                "`XTUNER_DATASET_TIMEOUT` is not set: all ranks wait at most 60 minutes for rank 0's dataset",
                 hint="Set `XTUNER_DATASET_TIMEOUT` to the minutes that the dataset may need",
                 related=multi_node_origins(command),
             )

@@ -88,8 +88,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         count = command.nodes.get()
         yield META.finding(
             machines.location,
-            f"{count} machines with the launcher `{starter}` and no `--deepspeed_hostfile`: DeepSpeed finds no hostfile"
-            f" and {_what_runs(command, count)} on one machine only",
+            f"{count} machines, launcher `{starter}`, but no `--deepspeed_hostfile`: DeepSpeed"
+            f" {_what_runs(command, count)} on one machine only",
             hint="Add `--deepspeed_multinode_launcher standard` and start the command on each machine, or name a"
             " hostfile",
             related=places(command, "--num_machines", "--deepspeed_multinode_launcher")[1:],

@@ -72,7 +72,7 @@ def check(doc: LaunchDoc, _context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             command.location,
-            "the lines end in `\\r\\n`: bash takes each `\\r` for a part of the last word, and no `\\` joins two lines",
+            "the lines end in `\\r\\n`: bash adds `\\r` to the last word, and no `\\` joins two lines",
             hint="Delete the carriage returns, and write `*.sh text eol=lf` into `.gitattributes`",
             fix=Fix("Delete the carriage returns", tuple(_edits(doc)), uncovers=True),
         )

@@ -80,7 +80,7 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, name: str) -> Iterator[Find
     yield META.finding(
         fact.origins[0],
         f"`{name}` does not reach `{command.launcher}`: `{program}` starts it without the variables of this shell",
-        hint=f"Hand `{name}` on to the command",
+        hint=f"Pass `{name}` on to the command",
         related=(command.location.labelled("the launcher that does not find it"),),
         severity=Severity.INFO if doc.in_docs else None,
         facts={"variable": name},

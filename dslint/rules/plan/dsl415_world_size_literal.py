@@ -61,10 +61,10 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if plan.command.launcher not in ("torchrun", "deepspeed", "accelerate") or plan.command.in_docs:
         return
     more = literal.get() > world.get()
-    effect = "all of them wait for the missing ranks until the timeout" if more else "the ranks beyond it stop"
+    effect = "they wait for the missing ranks until the timeout" if more else "the ranks beyond it stop"
     yield META.finding(
         literal.origins[0],
-        f"the process group is made for {literal.get()} ranks, but the command starts {world.at()}: {effect}",
+        f"the process group is made for {literal.get()} ranks, but the command starts {world.get()}: {effect}",
         hint="Leave `world_size` out: the launcher sets it",
         related=(starts(plan.command), *(o.labelled("the number of processes") for o in world.origins)),
         facts={"literal": literal.get(), "world": world.get()},

@@ -92,8 +92,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         (command.script or command.words[0]).location,
-        "`python` sets no `RANK`, `WORLD_SIZE` or `MASTER_ADDR`, and the script joins a process group: it stops with a"
-        " ValueError",
+        "`python` sets no `RANK`, `WORLD_SIZE` or `MASTER_ADDR`, but the script joins a process group: it stops",
         hint="Start it with torchrun",
         related=(plan.group.labelled("joins the group"),),
         severity=Severity.WARNING if command.in_docs else None,

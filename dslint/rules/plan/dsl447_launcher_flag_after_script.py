@@ -110,8 +110,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         typed = (word.text or "").partition("=")[0]
         yield META.finding(
             place_of(word),
-            f"`{typed}` stands behind the script: {command.launcher} does not see it, and `{plan.script}` stops with"
-            f" `unrecognized arguments: {typed}`",
+            f"`{typed}` comes after the script: {command.launcher} does not see it, and `{plan.script}` stops with"
+            " `unrecognized arguments`",
             hint=f"Put `{typed}` before the script",
             related=_related(plan),
             fix=_fix(command, word, option),
@@ -135,8 +135,9 @@ def _dropped(plan: RunPlan, parser: ScriptParser) -> Iterator[Finding]:
             continue
         yield META.finding(
             place_of(word),
-            f"`{typed}` stands behind the script: {command.launcher} does not see it, and `{plan.script}` drops it"
-            " without a word",
+            f"`{typed}` comes after the script: {command.launcher} does not see it, and `{plan.script}` silently"
+            " ignores"
+            " it",
             hint=f"Put `{typed}` before the script",
             related=_related(plan),
             fix=_fix(command, word, option),

@@ -106,9 +106,8 @@ def _differing(plan: RunPlan, flags: Sequence[Flag]) -> Iterator[Finding]:
             continue
         yield META.finding(
             first.location,
-            f"`{first.name} {one}` has no effect: `{second.name} {two}` ({second.location}) comes after it, and the"
-            " last one wins",
-            hint="Delete the one that is not meant",
+            f"`{first.name} {one}` has no effect: `{second.name} {two}` comes after it, and the last one wins",
+            hint="Delete the unintended one",
             related=(second.location.labelled("this one wins"),),
             severity=Severity.INFO if plan.command.in_docs else None,
         )

@@ -65,8 +65,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     if fact.is_known:
         yield META.finding(
             doc.key(_SECTION),
-            f"`scheduler` names `{fact.get()}`, and the script passes `{short(given.scheduler.get())}` to "
-            "`deepspeed.initialize`: DeepSpeed takes that one, and this section has no effect",
+            f"`scheduler` names `{fact.get()}`, but the script passes `{short(given.scheduler.get())}`: this"
+            " section has"
+            " no effect",
             hint="Delete the section, or do not pass a schedule",
             related=given.ends(given.scheduler),
             pointer=_SECTION,

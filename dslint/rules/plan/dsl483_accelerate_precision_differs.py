@@ -87,7 +87,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     pointer, effect, severity = said
     yield META.finding(
         flag.location,
-        f"`--mixed_precision {word}` and `{dotted_key(pointer)}` is {str(truth(doc.get(pointer))).lower()} "
+        f"`--mixed_precision {word}`, but `{dotted_key(pointer)}` is {str(truth(doc.get(pointer))).lower()} "
         f"in `{doc.path}`: {effect}",
         hint='Write `"auto"` in the config, or the same precision in both places',
         related=(doc.value(pointer, "the precision of the DeepSpeed config"), *_places(named.origins)),

@@ -92,7 +92,7 @@ def _clips(view: ConfigView, norm: Fact[float]) -> tuple[str, Severity] | None:
         return f"DeepSpeed clips at 1.0 since {_CHANGED} and not before", Severity.WARNING
     if not view.version.is_known or not value:
         return None
-    return f"{version_named(view.version)} allows releases that do not clip", Severity.INFO
+    return f"{version_named(view.version)} may not clip", Severity.INFO
 
 
 def _same(peer: Peer, norm: Fact[float]) -> bool:

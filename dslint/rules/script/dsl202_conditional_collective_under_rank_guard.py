@@ -123,11 +123,11 @@ def _finding(run: RunQuery, parting: Parting, needs: str, here: StageHere) -> Fi
     if severity is Severity.ERROR:
         effect = f"{others}, and the job hangs"
     elif sharded:
-        effect = f"{others}, and the job hangs when the full state is gathered"
+        effect = "the job hangs when the full state is gathered"
     elif needs == DEEPSPEED:
         effect = "a hang with DeepSpeed at any stage, harmless with plain data parallelism"
     else:
-        effect = "a hang at stage 3 (the stage is unknown here)"
+        effect = "a hang at stage 3, which may be in use"
     return run.finding(
         META,
         module,

@@ -123,7 +123,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             parting.test.node if isinstance(parting.test.node, ast.If) else test,
-            f"`{run.text(module, test)}` {cause}: a rank that {does} `{name}` alone {others} until the timeout",
+            f"`{run.text(module, test)}` {cause}: a rank that {does} `{name}` alone {others}",
             hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
             " them decide alike; or multiply the loss by 0",
             related=(

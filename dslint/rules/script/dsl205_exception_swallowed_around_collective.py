@@ -135,8 +135,8 @@ def _waiting(run: RunQuery, found: Caught, event: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"a rank that catches an exception of its own calls `{name}`, and waits there for the other ranks, which are"
-        " still in the code above: the job hangs, and the exception is not seen",
+        f"a rank that catches its own exception calls `{name}` and waits there for the others: the job hangs,"
+        " and hides the exception",
         hint="Let the exception end the job; save regularly in the loop, which all ranks run",
         related=(run.location(found.node.module, found.node.node, "one rank may fail here"),),
         severity=Severity.WARNING,
@@ -146,13 +146,12 @@ def _waiting(run: RunQuery, found: Caught, event: Event) -> Finding:
 
 def _going_on(run: RunQuery, found: Caught, missed: Event) -> Finding:
     name = run.text(missed.module, getattr(missed.node, "func", missed.node))
-    then = "goes on with the loop" if found.is_repeated else "goes on"
+    then = "continues the loop" if found.is_repeated else "continues"
     return run.finding(
         META,
         found.node.module,
         found.handler.type or found.handler,
-        f"a rank that catches the exception {then} without `{name}`, which the other ranks wait in until"
-        " the process-group timeout; later calls of this rank pair up with the wrong calls of the others",
+        f"a rank that catches the exception {then} without `{name}`: the others hang, or its next calls mismatch",
         hint="Let the exception end the job, catch it around the loading of data only, or let all ranks agree to skip"
         " the step",
         related=(run.location(missed.module, missed.node, "the others wait here"),),

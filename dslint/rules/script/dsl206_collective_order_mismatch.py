@@ -69,7 +69,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         yield run.finding(
             META,
             *parted.place(parting),
-            f"some ranks run `{mine}` while the others run `{theirs}`: {effect}",
+            f"some ranks run `{mine}` while others run `{theirs}`: {effect}",
             hint=hint,
             related=(
                 parted.test_place(run, parting),
@@ -104,8 +104,8 @@ def _roots(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, given)}` is another number on every rank, so that each rank takes itself for the"
-            f" root of `{name}`: nobody takes the other part, and the job hangs until the process-group timeout",
+            f"`{run.text(event.module, given)}` differs on every rank: each acts as the root of `{name}`, and the job"
+            " hangs",
             hint=f"Pass one number that is the same everywhere, such as `{keyword}=0`",
             related=(run.location(event.module, given, "the rank of the process"),),
             facts={"what": "root", "collective": name},
@@ -130,11 +130,11 @@ def _may_be_meant(alt: Alt, event: Event) -> bool:
 
 
 _ORDER = (
-    "collectives pair up by their order, so that values which do not belong together are exchanged, or the job hangs",
+    "the calls pair up by order, and mix values or hang",
     "Make these calls in the same order on every rank, best outside of the test",
 )
 _ROOT = (
-    "each side takes another rank for the root, and the job hangs until the process-group timeout",
+    "the roots differ, and the job hangs",
     "Name one root, the same number on every rank",
 )
 

@@ -86,7 +86,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         module, node = shares.cut(run, parting)
         is_backward = "backward" in parting.event.tags and family(parting.event) in ("torch", "accelerate")
-        what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
+        what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting, 40)}`"
         what += f" (`{parted.key(parting.event)}`)" if parting.via is not None else ""
         wait = run.waits.of(parting.event)
         gathers = f", gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""

@@ -97,7 +97,7 @@ def _is_filled(found: Skipped) -> bool:
 def _words(run: RunQuery, left: LeftOut) -> tuple[str, str]:
     """Return the code of what runs, and of the test that decides about it."""
     name = run.text(left.via.module, getattr(left.via.node, "func", left.via.node))
-    return name, run.text(left.found.test.module, _asked(left.found))
+    return name, run.text(left.found.test.module, _asked(left.found), 40)
 
 
 def _asked(found: Skipped) -> ast.AST:

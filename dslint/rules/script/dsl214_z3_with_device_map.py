@@ -122,8 +122,9 @@ def _of_stage(run: RunQuery, found: Happening, value: Value, is_told: bool) -> F
         META,
         event.module,
         node,
-        f"`device_map={shown}` for a model that is loaded at ZeRO stage 3, which places the weights itself: "
-        "transformers raises a `ValueError` on every rank",
+        f"`device_map={shown}` conflicts with ZeRO stage 3, which places the weights: transformers raises"
+        " `ValueError` on"
+        " every rank",
         hint="Drop `device_map`, or pass `None` when `is_deepspeed_zero3_enabled()`",
         related=here.places,
         facts={"device_map": "auto" if value.constants == ("auto",) or "auto" in shown else "one device"},
@@ -171,8 +172,8 @@ def _refused(
     refuser: str = "",
 ) -> Finding:
     processes = run.context.processes_per_node
-    who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
-    does = "spreads every copy of the model over all GPUs" if is_spread else "puts every quantised copy on GPU 0"
+    who = f"each of {processes.get()} processes" if processes.is_known else "each process"
+    does = "spreads every model copy over all GPUs" if is_spread else "puts every quantised copy on GPU 0"
     return run.finding(
         META,
         event.module,
@@ -198,7 +199,7 @@ def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None
         META,
         event.module,
         written(event, "low_cpu_mem_usage"),
-        "`low_cpu_mem_usage=True` for a model that is loaded at ZeRO stage 3: transformers"
+        "`low_cpu_mem_usage=True` at ZeRO stage 3: transformers"
         f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
         hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
         related=(*here.places, *([stated.origin] if stated.origin is not None else [])),

@@ -78,9 +78,9 @@ def _runs_with_backward(run: RunQuery, found: Happening) -> bool:
 
 def _finding(run: RunQuery, event: Event, maker: Event, steps: MicroBatches) -> Finding:
     stage = stage_at(run, maker)
-    what = "at stage 0 the gradients of all but the last are lost, under ZeRO it does nothing"
+    what = "at stage 0 only the last gradient counts"
     if stage == 0:
-        what = "the gradients of all but the last are lost"
+        what = "all gradients but the last are lost"
     called = run.text(event.module, event.node.func if isinstance(event.node, ast.Call) else event.node)
     return run.finding(
         META,

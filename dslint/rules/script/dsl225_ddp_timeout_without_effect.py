@@ -51,7 +51,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if id(event.node) in seen or event.may or any(may_have_timeout(run, first) for first in past.done):
             continue
         first = past.done[0]
-        why = f"`{called(run, first)}` has made the process group already"
+        why = f"`{called(run, first)}` has already made the process group"
         found = _finding(run, event, why, run.location(first.module, first.node, "the group is made here"))
         if found is not None:
             seen.add(id(event.node))
@@ -59,7 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for _, tree in run.trees():
         for event in events(tree):
             if "training-arguments" in event.tags and id(event.node) not in seen and _is_on_cpu(event):
-                found = _finding(run, event, "with `use_cpu` transformers does not pass it on", None)
+                found = _finding(run, event, "transformers does not pass it on with `use_cpu`", None)
                 if found is not None:
                     seen.add(id(event.node))
                     yield found
@@ -92,7 +92,7 @@ def _finding(run: RunQuery, event: Event, why: str, made: Location | None) -> Fi
         META,
         event.module,
         node,
-        f"{what} has no effect: {why}, and ranks that wait give up after the default",
+        f"{what} has no effect: {why}",
         hint=_HINT,
         related=(*places, *(passed.origins if passed is not None else ())),
         facts={"taker": "ddp_timeout" if made is not None else "ddp_timeout-use_cpu"},

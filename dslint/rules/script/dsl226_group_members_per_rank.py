@@ -115,8 +115,8 @@ def _finding(run: RunQuery, event: Event, name: str, loop: Loop | None = None) -
     called = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else event.api
     place = event.node if loop is not None else event.nodes.get(name, event.node)
     chosen = "a test of the rank chooses the members" if len(event.members) > 1 else ""
-    why = chosen or "the members are computed from the rank"
-    why = why if loop is None else "the loop around it depends on the rank"
+    why = chosen or "these members depend on the rank"
+    why = why if loop is None else "this loop depends on the rank"
     related = run.origin(event.arguments.get(name), "the rank") if loop is None else ()
     if loop is not None:
         related = (run.location(loop.module, getattr(loop.node, "iter", loop.node), "the rank"),)
@@ -124,8 +124,7 @@ def _finding(run: RunQuery, event: Event, name: str, loop: Loop | None = None) -
         META,
         event.module,
         place,
-        f"every rank must make the same groups in the same order, but {why}: ranks wait in `{called}` for members"
-        " that make another group",
+        f"every rank must make the same groups, but {why}: ranks hang in `{called}`",
         hint="Make all groups on all ranks and keep the one that holds this rank, or pass"
         " `use_local_synchronization=True`",
         related=related,

@@ -173,14 +173,14 @@ def _first(node: Node, via: Call | None = None) -> tuple[Event, Call | None] | N
 def _finding(run: RunQuery, code: _DataCode, event: Event, via: Call | None) -> Finding:
     module, node = (via.module, via.node) if via is not None else (event.module, event.node)
     key = event.api.rpartition(".")[2]
-    inside = f", which runs `{key}`" if via is not None else ""
+    inside = f" (`{key}`)" if via is not None else ""
     called = run.text(module, node.func if isinstance(node, ast.Call) else node)
     return run.finding(
         META,
         module,
         node,
-        f"`{code.name}` calls `{called}`{inside}, which waits for all ranks, but {_why(code.place, code.workers)}",
-        hint="Make the collective once, in the rank, before the loader is made",
+        f"`{code.name}` calls `{called}`{inside}, which needs all ranks, but {_why(code.place, code.workers)}",
+        hint="Run the collective once, in the rank, before the loader is made",
         severity=Severity.ERROR if code.workers else Severity.WARNING,
         related=(
             run.location(code.module, code.function, "runs for each item or batch"),
@@ -193,10 +193,10 @@ def _finding(run: RunQuery, code: _DataCode, event: Event, via: Call | None) -> 
 def _why(place: str, workers: int | None) -> str:
     what = {"getitem": "makes the items", "collate": "makes the batches", "init": "begins the worker"}[place]
     if workers:
-        return f"it {what} in {workers} worker processes, which have no process group: the loader never returns"
+        return f"it {what} in {workers} workers without a process group: it never returns"
     if place == "init":
-        return f"it {what} process, which has no process group: the loader never returns"
-    return f"it {what} in worker processes without a process group, or not equally often on every rank"
+        return f"it {what} process, which has no process group: it never returns"
+    return f"it {what} in workers or unequally often"
 
 
 _HEAD = """\

@@ -131,9 +131,7 @@ def _finding(run: RunQuery, some: SomeRanks) -> Finding:
     method = event.api.rpartition(".")[2]
     loads = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
-    how = (
-        f"calls `{loads}`" if is_here else f"runs `{loads}` by way of `{run.text(module, getattr(node, 'func', node))}`"
-    )
+    how = f"calls `{loads}`" if is_here else f"runs `{loads}` through `{run.text(module, getattr(node, 'func', node))}`"
     told = some.who(run)
     edit = only_statement(module, test.node, node) if module.path == run.path else None
     is_plain = not test.then_lanes & test.else_lanes
@@ -141,9 +139,8 @@ def _finding(run: RunQuery, some: SomeRanks) -> Finding:
         META,
         module,
         node,
-        f"{told} {how}: the others go on with the weights they have, and nothing reports that the ranks train different"
-        " models",
-        hint=f"Call `{method}` on every rank and keep only logging behind the test",
+        f"{told} {how}: the others keep other weights, and the ranks silently train different models",
+        hint=f"Call `{method}` on every rank and keep only logging under the test",
         related=(
             run.location(test.module, some.asked, "only some ranks get past this test"),
             *(() if is_here else (run.location(event.module, event.node, "loads here"),)),

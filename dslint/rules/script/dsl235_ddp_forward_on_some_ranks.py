@@ -169,21 +169,21 @@ def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None,
     event, (module, node) = some.found.event, some.place
     name = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
-    what = f"the DDP model `{name}` is called"
+    what = f"some ranks alone call the DDP model `{name}`"
     if not is_here:
-        what = f"`{run.text(module, getattr(node, 'func', node))}` calls the DDP model"
-    meets = "the gradients of the next step"
+        what = f"some ranks alone run DDP in `{run.text(module, getattr(node, 'func', node))}`"
+    meets = "the others' next gradients"
     if after is not None:
         meets = f"`{run.text(after.module, getattr(after.node, 'func', after.node))}`"
-    harm = f"which meets {meets}, and both sides wait"
+    harm = f"collides with {meets}, and the job hangs"
     if is_over:
-        harm = "but the others leave the job, and it waits for them"
+        harm = "waits for the others, which leave the job"
     return run.finding(
         META,
         module,
         node,
-        f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, {harm}",
-        hint="Call `.module` behind the test, or evaluate on every rank",
+        f"{what}: its buffer broadcast {harm}",
+        hint="Call `.module` under the test, or evaluate on every rank",
         related=(
             run.location(some.test.module, some.asked, "only some ranks get past this test"),
             *(() if is_here else (run.location(event.module, event.node, "the forward of the wrapper"),)),

@@ -79,8 +79,7 @@ def _second(run: RunQuery, event: Event, past: Before) -> Finding | None:
         META,
         event.module,
         event.node,
-        f"`{called(run, past.done[0])}` has made the default process group already: this call raises a ValueError on"
-        " every rank",
+        f"`{called(run, past.done[0])}` has already made the default process group: `ValueError` on every rank",
         hint="Make the group once, or ask `dist.is_initialized()` first",
         related=(run.location(past.done[0].module, past.done[0].node, "the group is made here"),),
         severity=Severity.ERROR,
@@ -107,8 +106,8 @@ def _late(run: RunQuery, event: Event, past: Before) -> Finding | None:
                 META,
                 event.module,
                 node,
-                f"the {option} `{text}` has no effect: `{called(run, past.done[0])}` has made the process group"
-                " already, and it is adopted as it is",
+                f"the {option} `{text}` has no effect: `{called(run, past.done[0])}` has already made the process"
+                " group",
                 hint=f"Pass the {option} to the first call, or drop that call",
                 related=(run.location(past.done[0].module, past.done[0].node, "the group is made here"),),
                 facts={"taker": event.api.rpartition(".")[2], "option": option},

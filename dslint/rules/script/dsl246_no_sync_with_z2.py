@@ -58,8 +58,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}` under {shown}, where the reduction of gradients cannot be left "
-            "out: the engine raises when the context is entered",
+            f"`{run.text(event.module, event.node)}` raises under {shown}: the reduction of gradients cannot be"
+            " skipped",
             hint="Remove the context and set `gradient_accumulation_steps` in the DeepSpeed config",
             related=here.places,
             facts={"stage": here.stage},

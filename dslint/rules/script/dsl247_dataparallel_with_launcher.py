@@ -62,8 +62,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                "`DataParallel` replicates the model on all visible GPUs in every rank of the job: N processes make N"
-                " replicas on each of them",
+                "`DataParallel` in every rank replicates the model on all GPUs: N processes make N replicas on each",
                 hint="Remove it: `DistributedDataParallel`, DeepSpeed or accelerate wrap the model once a rank",
                 related=(run.location(start.event.module, start.event.node, "the process is a rank of a job"),),
             )

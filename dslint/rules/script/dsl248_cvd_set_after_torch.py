@@ -53,8 +53,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                f"`CUDA_VISIBLE_DEVICES` is written after `{called(run, started)}(...)` has started CUDA: the process"
-                " keeps the GPUs that it sees already",
+                f"`CUDA_VISIBLE_DEVICES` has no effect here: `{called(run, started)}(...)` has already started CUDA",
                 hint="Write it above everything that touches CUDA, or set it in the command",
                 related=(run.location(started.module, started.node, "CUDA starts here"),),
             )

@@ -154,8 +154,7 @@ class Check(ScriptCheck):
             return
         self.report(
             node,
-            f'`--{dest}` has no `type`, so its value is a text, but the script uses it as a number: `"0" == 0` is'
-            " false, and no rank takes itself for the main one",
+            f'`--{dest}` has no `type` but is used as a number: `"0" == 0` is false, and no rank is the main one',
             hint="Add `type=int`",
             related=(self.ctx.location(use, "used as a number here"),),
             fix=self._fix(node),

@@ -139,13 +139,13 @@ def _split(run: RunQuery, event: Event) -> Finding:
 def _cut(run: RunQuery, event: Event, order: Event) -> Finding:
     why = "without a seed"
     if order.drawn & RANKED:
-        why = "with a seed that depends on the rank"
+        why = "with a seed of its rank"
     return run.finding(
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, event.node, 50)}` cuts an order that `{_called(run, order)}` made {why}: parts"
-        " overlap, items are lost",
+        f"`{run.text(event.module, event.node, 40)}` cuts an order that `{_called(run, order)}` made {why}: parts"
+        " overlap",
         hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
         related=(run.location(order.module, order.node, "the order"), *_seed_place(order)),
         varies=order.drawn,
@@ -177,7 +177,7 @@ def _pipeline(run: RunQuery, event: Event, shuffle: ast.Call, split: ast.expr) -
         f"`{run.text(event.module, shuffle, 40)}` shuffles differently in each process, before"
         f" `{run.text(event.module, split, 40)}`: shares overlap, shards are lost",
         hint="Shuffle the shards after the split, or with `wds.detshuffle()`, which has one seed for all",
-        related=(run.location(event.module, split, "deals out the shards"),),
+        related=(run.location(event.module, split, "divides the shards"),),
         facts={"library": "random", "seeded": False, "variable": "shards"},
     )
 

@@ -76,8 +76,9 @@ def _finding(run: RunQuery, event: Event, name: str) -> Finding:
         META,
         event.module,
         event.node,
-        f"{run.context.launcher.get()} starts {processes.get()} processes of this script on a machine, and each of them"
-        f" starts `{text}` more: the groups meet at one port, and every GPU holds the model several times",
+        f"{run.context.launcher.get()} starts {processes.get()} processes of this script, and each starts"
+        f" `{text}` more:"
+        " the groups collide at one port",
         hint="Start the script with `python`, or drop the spawn and read `LOCAL_RANK`",
         related=tuple(o.labelled("the processes are started here") for o in processes.origins),
         facts={"processes": processes.get(), "count": number if isinstance(number, int) else None},

@@ -114,7 +114,7 @@ def _samples(run: RunQuery) -> Iterator[Finding]:
             " rank",
             hint="Seed with the rank (`manual_seed(seed + rank)`)",
             related=(
-                run.location(saved.module, saved.node, "saved by each rank under a name of its own"),
+                run.location(saved.module, saved.node, "saved by each rank under its own name"),
                 *(run.location(e.module, e.node, "the seed") for e in _seeding(run)[:1]),
             ),
             varies=drawn,

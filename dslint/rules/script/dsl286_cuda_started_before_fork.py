@@ -66,8 +66,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 started.module,
                 started.node,
-                f"`{name}` starts CUDA in the process that forks the workers afterwards: the first call in a worker"
-                " that needs CUDA raises",
+                f"`{name}` starts CUDA before the workers are forked: the first CUDA call in a worker raises",
                 hint="Move it into the function that the workers run, or start them with `torch.multiprocessing.spawn`",
                 related=(run.location(event.module, event.node, "forks the processes"),),
             )

@@ -66,14 +66,14 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _finding(run: RunQuery, event: Event, root: str, made: Event, *, is_index: bool) -> Finding:
     name = event.api.rpartition(".")[2]
-    what = "is an index within the group" if is_index else "is a member of one of the groups only"
+    what = "is an index in the group" if is_index else "belongs to one of the groups only"
     return run.finding(
         META,
         event.module,
         event.nodes.get(root) or event.node,
-        f"The `{root}` of `{name}` {what}, and counts ranks of the whole job: other groups raise `ValueError`",
+        f"The `{root}` of `{name}` {what}, but must be a rank of the job: other groups raise `ValueError`",
         hint=f"Pass `dist.get_global_rank(group, index)`, or the index as `group_{root}`",
-        related=(run.location(made.module, made.node, "the group is made here, and does not hold all ranks"),),
+        related=(run.location(made.module, made.node, "the group is made here and does not hold all ranks"),),
         facts={"index": is_index, "call": name},
     )
 

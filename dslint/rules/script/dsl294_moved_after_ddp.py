@@ -91,7 +91,7 @@ def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"The model is {done} after DDP has wrapped it: the hooks of DDP are gone, and no gradient is reduced again",
+        f"The model is {done} after DDP wrapped it: the hooks of DDP are gone, and no gradient is reduced again",
         hint="Move and cast the model before it is wrapped, or wrap it again after that",
         related=(run.location(wrap.module, wrap.node, "wrapped here"),),
         facts={"change": done},

@@ -71,7 +71,7 @@ def _thrown_away(run: RunQuery, event: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"The result of `{event.api.rpartition('.')[2]}` is thrown away: it alone holds the values of the others",
+        f"The result of `{event.api.rpartition('.')[2]}` is discarded: it alone holds the values of the others",
         hint="Use or return the result; call `barrier()` where the ranks should only wait",
         facts={"kind": "result"},
     )

@@ -71,8 +71,8 @@ def _moved(view: LibraryUses, call: LibraryCall) -> Iterator[Finding]:
                 yield view.finding(
                     META,
                     call.node.args[at],
-                    f"Argument {at + 1} of `{call.short}` is `{before}` in {call.library} {release} and `{after}` in "
-                    f"{allowed.fresh}; both are allowed",
+                    f"argument {at + 1} of `{call.short}` is `{before}` in {call.library} {release} but `{after}` in "
+                    f"{allowed.fresh}, and both are allowed",
                     hint=f"Pass it by name: `{before}=`",
                     related=allowed.origins,
                     facts={"function": call.dotted, "before": before, "after": after},

@@ -62,8 +62,8 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
     return view.finding(
         META,
         override.node,
-        f"{who(standing)} calls `{override.node.name}` otherwise {changed(standing)}: `TypeError: {problem}`",
-        hint=f"Take {take}, and hand on to `super()` what you get",
+        f"{who(standing)} calls `{override.node.name}` differently {changed(standing)}: {problem}",
+        hint=f"Take {take}, and pass on to `super()` what you get",
         related=standing.allowance.origins,
         severity=standing.severity,
         facts={"class": override.title, "method": override.node.name, "problem": problem},

@@ -74,7 +74,7 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
     does = (
         f"refuses `{name}` {changed(standing)}: `{error.partition(':')[0]}` on every rank"
         if error
-        else (f"calls `{name}` no more {changed(standing)}: what it does is left out")
+        else (f"no longer calls `{name}` {changed(standing)}: its code never runs")
     )
     return view.finding(
         META,

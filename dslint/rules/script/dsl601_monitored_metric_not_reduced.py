@@ -103,8 +103,8 @@ def _missing_elsewhere(run: RunQuery, monitors: list[_Monitor]) -> Iterator[Find
                 META,
                 event.module,
                 event.node,
-                f"`{monitor.metric}` is logged on rank 0 only: `{monitor.name}` does not find it on the other ranks,"
-                " and raises there",
+                f"`{monitor.metric}` is logged on rank 0 only: `{monitor.name}` does not find it on other ranks"
+                " and raises",
                 hint="Log it on every rank",
                 related=(
                     run.location(some.test.module, some.asked, "keeps the other ranks away"),
@@ -183,7 +183,7 @@ def _finding(run: RunQuery, event: Event, metric: str, monitor: _Monitor) -> Fin
         META,
         event.module,
         event.node,
-        f"`{metric}` is logged {how}: `{monitor.name}` follows another number on each rank",
+        f"`{metric}` is logged {how}: `{monitor.name}` follows a different number on each rank",
         hint="Log it with `sync_dist=True`, or log a torchmetrics object",
         related=(
             run.location(monitor.module, monitor.node, f"follows `{monitor.metric}`"),

@@ -52,9 +52,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             node,
-            "No common seed stands behind this draw: each rank holds out other items, and trains on those of others",
+            "This draw has no common seed: each rank holds out other items, and trains on those of the others",
             hint="Pass `generator=torch.Generator().manual_seed(42)`, or seed all ranks alike before the draw",
-            related=(run.location(loader.module, loader.node, "the ranks share out what this loader holds"),),
+            related=(run.location(loader.module, loader.node, "the ranks divide what this loader holds"),),
             facts={"library": "torch"},
         )
 

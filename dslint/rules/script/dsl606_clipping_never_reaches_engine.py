@@ -125,8 +125,8 @@ def _finding(run: RunQuery, event: Event, node: ast.expr | None, configured: Eve
     norm = run.text(event.module, at, 40)
     has_dict = configured.settings is not None
     what = "the config" if has_dict else "the plugin"
-    takes = "keeps its default" if has_dict else "clips at 1.0"
-    name = f"`max_grad_norm={norm}`" if is_trainer else f"The norm `{norm}`"
+    takes = "uses its default" if has_dict else "clips at 1.0"
+    name = f"`max_grad_norm={norm}`" if is_trainer else f"the norm `{norm}`"
     related = []
     place = configured.settings.node if configured.settings is not None else configured.node
     module = run.machine.program.home_of(place)

@@ -180,8 +180,8 @@ def _finding(run: RunQuery, event: Event, place: tuple[Module, ast.AST]) -> Find
         META,
         event.module,
         at,
-        "The steps are counted from the whole data set, and each process makes only its share of them: the schedule is "
-        "as many times too long as there are processes",
+        "The steps are counted from the whole data set, but each process makes only its share: the schedule is"
+        " too long",
         hint=hint,
         related=(run.location(module, node, "counts the batches of all processes"),),
     )

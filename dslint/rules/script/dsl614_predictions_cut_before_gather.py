@@ -79,10 +79,10 @@ def _is_other(run: RunQuery) -> bool:
 
 def _finding(run: RunQuery, found: Happening, function: Function, reason: Uncollectable) -> Finding:
     if reason.kind == "host":
-        says = f"`{_ARGUMENT}` returns a tensor in the memory of the host, which NCCL cannot gather from the ranks"
+        says = f"`{_ARGUMENT}` returns a tensor in host memory, which NCCL cannot gather from the ranks"
         hint = "Leave the result on its device: the Trainer moves it to the host after the gather"
     else:
-        says = f"`{_ARGUMENT}` returns what a mask leaves: another length on each rank, and the Trainer gathers it"
+        says = f"`{_ARGUMENT}` returns what a mask leaves: the Trainer gathers a different length from each rank"
         hint = "Return one value for each position, and drop the masked ones in `compute_metrics`"
     return run.finding(
         META,

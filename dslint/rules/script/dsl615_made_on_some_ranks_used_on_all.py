@@ -55,7 +55,7 @@ _PATHS = ("f", "filename", "file", "path", "pretrained_model_name_or_path")
 _WITHOUT = {
     "__len__": "`None` has no length",
     "__getitem__": "`None` has no items",
-    "__iter__": "`None` cannot be gone through",
+    "__iter__": "`None` is not iterable",
 }
 _GROUPS = re.compile(r"ProcessGroup|DeviceMesh|Work$")
 
@@ -164,9 +164,9 @@ def _finding(run: RunQuery, event: Event, why: str, related: tuple[object, ...])
         META,
         event.module,
         event.node,
-        f"every rank {'uses' if is_special else 'calls'} `{called}`, and only some ranks have made what it needs: the"
+        f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
         f" others raise ({why})",
-        hint="Put the test of the rank around this call, too, and leave collectives outside of it",
+        hint="Put the test of the rank around this call too, and leave collectives outside of it",
         related=related,  # type: ignore[arg-type]
         facts={"called": called},
     )

@@ -134,14 +134,14 @@ def _is_in_loop(scope: ast.AST, call: ast.AST) -> bool:
 def _finding(run: RunQuery, event: Event, given: ast.expr, module: Module, place: ast.AST) -> Finding:
     name, copy = event.api.rpartition(".")[2], run.text(event.module, given, 40)
     where = f"`{name}` changes `{copy}`, a copy that nobody reads" if place is event.node else (
-        f"`{run.text(module, place, 40)}` returns what `{name}` gives, and nobody takes it"
+        f"`{run.text(module, place, 40)}` returns what `{name}` gives, and nobody uses it"
     )  # fmt: skip
     return run.finding(
         META,
         module,
         place,
-        f"{where}: each rank goes on with its own numbers",
-        hint="Give the copy a name before the call, and go on with it",
+        f"{where}: each rank continues with its own numbers",
+        hint="Give the copy a name before the call, and continue with it",
         related=() if place is event.node else (run.location(event.module, event.node, "changes a copy"),),
         facts={"operation": name, "list": isinstance(given, ast.List)},
     )

@@ -55,8 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             layer.module,
             layer.returned,
-            f"The backward of `{layer.cls.name}` drops what the other ranks' losses say of these rows: nothing sums"
-            " the gradients",
+            f"The backward of `{layer.cls.name}` drops the gradients from other ranks' losses: nothing sums them",
             hint="Sum in the backward (`all_reduce`, then this rank's part), or use"
             " `torch.distributed.nn.functional.all_gather`",
             related=(run.location(found.module, found.node, "own rows meet the rows of all ranks"),),

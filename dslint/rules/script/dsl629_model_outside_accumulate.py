@@ -120,7 +120,7 @@ def _finding(run: RunQuery, forward: Event, made: Event, steps: MicroBatches) ->
         META,
         made.module,
         made.node,
-        f"another model is trained in this block and not named: its gradients are reduced {times}",
+        f"another model is trained in this block but not named: its gradients are reduced {times}",
         hint="Name all models that are trained in `accumulate`",
         related=(run.location(forward.module, forward.node, "the model that is not named"), *steps.places),
         severity=None if is_sure else Severity.INFO,

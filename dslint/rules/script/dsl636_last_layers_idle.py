@@ -167,9 +167,8 @@ def _finding(run: RunQuery, wrap: Event, use: Event) -> Finding:
         META,
         use.module,
         use.node,
-        "No loss comes from the layers behind this hidden state, and DDP waits for their gradients: the next forward"
-        " raises",
-        hint="Freeze the layers behind it, or let DDP look with `find_unused_parameters=True`",
+        "No loss uses the layers after this hidden state, but DDP waits for their gradients: the next forward raises",
+        hint="Freeze the layers after it, or let DDP look with `find_unused_parameters=True`",
         related=(run.location(wrap.module, wrap.node, "wrapped here"),),
         facts={"layer": "last", "conditional": False},
     )

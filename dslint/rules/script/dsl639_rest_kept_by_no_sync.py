@@ -171,8 +171,8 @@ def _finding(run: RunQuery, block: unsynced.Block, asked: Test, step: Event) -> 
         META,
         asked.module,
         asked.node,
-        "The rest of an epoch stays in `no_sync`, and the optimizer steps on it: the weights of the ranks part",
-        hint="Leave `no_sync` in the last turn of the loop, too",
+        "The rest of an epoch stays in `no_sync`, and the optimizer steps on it: the ranks drift apart",
+        hint="Leave `no_sync` in the last iteration of the loop too",
         related=(
             run.location(block.context.module, block.context.node, "entered here"),
             run.location(step.module, step.node, "the step"),

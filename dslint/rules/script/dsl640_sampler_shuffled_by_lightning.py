@@ -76,7 +76,7 @@ def _finding(run: RunQuery, found: Happening, source: Source) -> Finding:
         META,
         event.module,
         event.node,
-        f"Lightning shuffles what the sampler `{name}` gives, and shares it out: its order is lost on several GPUs",
+        f"Lightning shuffles and divides what the sampler `{name}` gives: its order is lost on several GPUs",
         hint="Make it a `DistributedSampler`, or divide its order by rank and pass `use_distributed_sampler=False`",
         related=(
             *(run.location(module, node, "the order") for module, node in source.code[:1]),

@@ -75,7 +75,7 @@ def _finding(run: RunQuery, wrap: Event, part: IdlePart) -> Finding:
         META,
         part.made.module,
         part.made.node,
-        f"no loss comes from {part.what} of `{part.field}`, and DDP waits for its gradients: the next forward raises",
+        f"no loss uses {part.what} of `{part.field}`, but DDP waits for its gradients: the next forward raises",
         hint=f"{'Pass ' if part.told_by else ''}{instead}, or let DDP look with `find_unused_parameters=True`",
         related=(
             run.location(part.module, part.use, "all that is used"),

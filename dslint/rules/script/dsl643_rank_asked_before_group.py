@@ -87,7 +87,7 @@ def _finding(run: RunQuery, event: Event, test: Alt, started: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{asked}` is asked before there is a process group: every process takes itself for rank 0 and comes here",
+        f"`{asked}` runs before there is a process group: every process believes it is rank 0",
         hint='Make the process group first, or ask the launcher: `os.environ.get("RANK", "0") == "0"`',
         related=(run.location(started.module, started.node, "the group is made here"),),
     )

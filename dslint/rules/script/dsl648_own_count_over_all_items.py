@@ -140,11 +140,12 @@ def _finding(run: RunQuery, loop: Loop, found: ast.BinOp | ast.AugAssign, made: 
         META,
         loop.module,
         found,
-        f"`{run.text(loop.module, found, 40)}` divides the sum of one rank's share by the number of all items:"
-        " it is as many times too small as there are ranks",
+        f"`{run.text(loop.module, found, 40)}` divides one rank's sum by the number of all items: it is too small"
+        " by the"
+        " world size",
         hint="Sum over the ranks before the division, or divide by what the rank has counted",
         related=(
-            run.location(loop.module, loop.node, "each rank goes over its share"),
+            run.location(loop.module, loop.node, "each rank iterates over its share"),
             run.location(made.module, made.node, "gives each rank its share"),
         ),
     )

@@ -89,9 +89,8 @@ def _finding(run: RunQuery, prepared: Event, maker: Event) -> Finding:
         META,
         maker.module,
         node,
-        f"`{shown}` counts updates, and the prepared schedule goes on by as many steps as there are processes: the"
-        " warmup ends N times too early",
-        hint="Multiply it by `accelerator.num_processes`, too",
+        f"`{shown}` counts updates, but the prepared schedule moves once per process: warmup ends N times too early",
+        hint="Multiply it by `accelerator.num_processes` too",
         related=(
             run.location(maker.module, maker.nodes[_LENGTH], "the length counts the processes"),
             run.location(prepared.module, prepared.node, "prepared here"),

@@ -104,11 +104,11 @@ def _finding(run: RunQuery, event: Event, loaded: Event, seeded: Event) -> Findi
         META,
         event.module,
         event.node,
-        "every rank restores the random state that one rank has saved: from here on all draw the same numbers",
-        hint="Save and load the state of each rank in a file of its own",
+        "every rank restores the random state that one rank saved: from here on all draw the same numbers",
+        hint="Save and load the state of each rank in a separate file",
         related=(
             run.location(loaded.module, loaded.node, "one file for all ranks"),
-            run.location(seeded.module, seeded.node, "each rank is seeded its own way"),
+            run.location(seeded.module, seeded.node, "each rank is seeded differently"),
         ),
     )
 

@@ -61,8 +61,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            "all ranks wait here in every training step: the GPU runs dry each time, and nothing in the step needs it",
-            hint="Leave it out, or move it behind the test for what needs it",
+            "all ranks wait here in every training step: the GPU runs dry, and nothing in the step needs it",
+            hint="Leave it out, or move it under the test for what needs it",
             related=(run.location(loop.module, loop.node, "the loop that trains"),),
         )
 

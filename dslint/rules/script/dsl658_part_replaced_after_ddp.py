@@ -73,8 +73,8 @@ def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, event.node)}` puts a new layer into a model that DDP has wrapped before: its"
-        " gradients are never reduced, and each rank trains a layer of its own",
+        f"`{run.text(event.module, event.node)}` gets a new layer after DDP wrapped the model: its gradients are never"
+        " reduced",
         hint="Replace the layer before the model is wrapped, or wrap the model again after that",
         related=(run.location(wrap.module, wrap.node, "wrapped here"),),
     )

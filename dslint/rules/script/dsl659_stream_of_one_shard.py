@@ -94,8 +94,7 @@ def _finding(run: RunQuery, made: Piece, split: Piece) -> Finding:
     return run.finding(
         META,
         *made,
-        f"`{run.text(*made)}` makes a stream of one shard, which cannot be dealt out: every rank maps all items and"
-        " throws away those of the others",
+        f"`{run.text(*made)}` makes a stream of one shard: every rank maps all items and drops the others'",
         hint="Pass `num_shards=world_size * max(1, num_workers)`",
         related=(run.location(*split, "divided here"),),
     )

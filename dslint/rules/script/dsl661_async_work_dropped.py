@@ -60,8 +60,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                f"nobody keeps what `{_name(run, event)}` returns: it runs on while the code below uses the tensor,"
-                " which may hold this rank's own numbers",
+                f"nobody keeps the work of `{_name(run, event)}`: the code below may use the tensor before it is"
+                " reduced",
                 hint="Keep the work and call `wait()` on it before the tensor is used, or leave `async_op` out",
                 facts={"operation": event.api.rpartition(".")[2]},
             )

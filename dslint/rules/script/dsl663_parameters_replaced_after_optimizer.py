@@ -127,8 +127,7 @@ def _finding(run: RunQuery, made: Event, late: Event) -> Finding:
         META,
         late.module,
         late.node,
-        f"`{run.text(late.module, late.node, 50)}` replaces parameters that the optimizer holds: no step changes the"
-        " new ones",
+        f"`{run.text(late.module, late.node, 50)}` replaces parameters of the optimizer: no step changes the new ones",
         hint="Make the optimizer, and its schedule, after this",
         related=(run.location(made.module, made.node, "the optimizer is made here"),),
         facts={"call": late.api.rpartition(".")[2]},

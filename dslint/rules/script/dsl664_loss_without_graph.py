@@ -202,8 +202,7 @@ def _finding(run: RunQuery, event: Event, test: Alt) -> Finding:
         META,
         event.module,
         event.node,
-        "A rank whose own batch comes here runs backward on a tensor without a graph: no hook of the model fires, and"
-        " the other ranks wait",
+        "A rank that comes here runs backward on a tensor without a graph: no hook fires, and the other ranks hang",
         hint="Keep the graph: `loss * 0.0`, or the sum of all outputs times zero",
         related=(run.location(test.module, asked, "each rank's own data decide"),),
         varies=test.varies & ~ASSUMED | event.varies & ASSUMED,

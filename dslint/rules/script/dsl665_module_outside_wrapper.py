@@ -155,8 +155,8 @@ def _finding(run: RunQuery, made: Event, atom: Instance, wrap: Event, asked: dic
         META,
         module,
         place,
-        f"`{name}` is trained, but stands outside of the wrapped model: nothing averages its gradients over the ranks",
-        hint=f"Wrap `{name}` as well, or make it a part of the model that is wrapped",
+        f"`{name}` is trained outside of the wrapped model: nothing averages its gradients over the ranks",
+        hint=f"Wrap `{name}` as well, or make it part of the wrapped model",
         related=(
             run.location(wrap.module, wrap.node, "only what is wrapped here is averaged"),
             run.location(made.module, made.node, "this optimizer steps both"),

@@ -57,8 +57,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         seen.add(event.node)
         some = [one for one in gathers if owners & _of_shares(run, one)]
-        what = "only some ranks call `consolidate_state_dict`" if some else "nothing has put the shares together"
-        what = "one rank has put the shares together, and all ask for them" if some and some[0] in whole else what
+        what = "only some ranks call `consolidate_state_dict`" if some else "the shares are not consolidated"
+        what = "only one rank has consolidated the shares" if some and some[0] in whole else what
         related = [run.location(one.event.module, one.event.node, "needs every rank") for one in some]
         made = run.makers.get(next(iter(owners)))
         related += [run.location(made.module, made.node, "each rank keeps the state of its share")] if made else []
@@ -67,7 +67,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             event.module,
             event.node,
             f"{what}: `{run.text(event.module, event.node)}` raises, and the other ranks wait for this one",
-            hint="Call `optimizer.consolidate_state_dict(to=0)` on every rank before",
+            hint="Call `optimizer.consolidate_state_dict(to=0)` on every rank first",
             related=tuple(related),
         )
 

@@ -117,11 +117,11 @@ def _finding(run: RunQuery, place: Place, added: Event, wrap: Event) -> Finding:
         META,
         place.module,
         place.node,
-        f"`{run.text(place.module, place.node, 40)}` divides by a count of all ranks, and the wrapper divides by the"
-        " number of ranks, too",
+        f"`{run.text(place.module, place.node, 40)}` divides by a count of all ranks, but the wrapper divides by the"
+        " world size too",
         hint="Multiply by the number of ranks (`dist.get_world_size()`): the wrapper takes the mean of the gradients",
         related=(
-            run.location(added.module, added.node, "adds up the count over the ranks"),
+            run.location(added.module, added.node, "sums the count over the ranks"),
             run.location(wrap.module, wrap.node, "averages the gradients over the ranks"),
         ),
     )

@@ -66,8 +66,9 @@ def _finding(run: RunQuery, event: Event, made: list[Instance], types: list[str]
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, sent, 40)}` holds {types[0]} on some ranks and {types[1]} on the others: a broadcast"
-        " copies bytes and converts nothing",
+        f"`{run.text(event.module, sent, 40)}` is {types[0]} on some ranks and {types[1]} on others: a broadcast"
+        " converts"
+        " nothing",
         hint="Give both tensors the same `dtype`",
         related=tuple(
             run.location(event.module, atom.node, f"holds {kind}")

@@ -145,7 +145,7 @@ def _finding(run: RunQuery, length: Event, divides: Event, number: _Number) -> F
         META,
         length.module,
         length.node,
-        f"`{text}` counts the batches of all processes, and the loader is divided later: the run has a wrong length",
+        f"`{text}` counts the batches of all processes, but the loader is divided later: the run has a wrong length",
         hint="Ask for the length after the loader is prepared, or divide it by the number of processes",
         related=(
             run.location(divides.module, divides.node, "here each process gets its share"),

@@ -137,8 +137,8 @@ def _finding(run: RunQuery, made: Event, loader: Event, name: str) -> Finding:
         META,
         made.module,
         made.node,
-        f"`{name}` knows nothing of ranks: each process draws a whole epoch, which takes as long as on one GPU",
-        hint="Draw with one seed on all ranks and deal out `drawn[rank::world_size]`",
+        f"`{name}` ignores ranks: each process draws a whole epoch, which takes as long as on one GPU",
+        hint="Draw with one seed on all ranks and divide by rank: `drawn[rank::world_size]`",
         related=(related,) if loader is not made else (),
         facts={"draws": "all"},
     )

@@ -102,7 +102,7 @@ def _finding(run: RunQuery, module: Module, node: ast.AST, event: Event) -> Find
         META,
         module,
         node,
-        f"each call of `{asked}` runs `{name}`: a progress bar that asks on rank 0 alone waits for the others",
+        f"each call of `{asked}` runs `{name}`: a progress bar that asks on rank 0 alone hangs",
         hint="Run the collective once where all ranks are together, and return the number that was kept",
         related=(run.location(event.module, event.node, "needs every rank"),),
         facts={"asks": "length"},

@@ -101,9 +101,9 @@ def _finding(run: RunQuery, event: Event, grows: ast.AST) -> Finding:
         META,
         event.module,
         event.node,
-        "this list is gathered element by element, and ranks have different numbers of them: `compute()` hangs",
+        "this list is gathered element by element, but ranks have different numbers of them: `compute()` hangs",
         hint='Pass `dist_reduce_fx="cat"`',
-        related=(run.location(event.module, grows, "adds as many as the rank's own data say"),),
+        related=(run.location(event.module, grows, "adds as many as the rank's own data need"),),
     )
 
 

@@ -135,8 +135,7 @@ def _finding(run: RunQuery, parting: Parting, node: ast.For, cut: tuple[Module, 
         META,
         module,
         node,
-        f"each rank has as many items here as its own data need: one with an item more waits in"
-        f" `{parted.called(run, parting)}` for the others",
+        f"the number of pieces depends on this rank's data: ranks with more hang in `{parted.called(run, parting)}`",
         hint="Reduce the number of pieces over all ranks first (`dist.ReduceOp.MAX`), and cut into as many on each",
         related=(
             run.location(*cut, "decides how many there are"),

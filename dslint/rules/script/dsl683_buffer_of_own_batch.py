@@ -68,7 +68,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 cls.module,
                 place,
-                f"the buffer `{name}` takes in the batch of its own rank, and {_what_remains(wrap)}",
+                f"the buffer `{name}` stores its own rank's batch, but {_what_remains(wrap)}",
                 hint="Reduce or gather over the ranks what is written into the buffer",
                 related=(run.location(wrap.module, wrap.node, "wrapped here"),),
             )
@@ -77,7 +77,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _what_remains(wrap: Event) -> str:
     sends = wrap.arguments.get("broadcast_buffers")
     is_sent = sends is None or sends.constants == (True,)
-    return "DDP sends that of rank 0 to all: the rest is lost" if is_sent else "each rank goes on with one of its own"
+    return "DDP sends rank 0's to all: the rest is lost" if is_sent else "each rank keeps a different one"
 
 
 def _is_ddp(run: RunQuery, wrap: Event) -> bool:

@@ -141,11 +141,11 @@ def _finding(run: RunQuery, found: Happening, load: Event, live: Event) -> Findi
         META,
         load.module,
         load.node,
-        "this model is loaded while ZeRO stage 3 is in force and runs without an engine: its weights are empty there",
+        "this model is loaded while ZeRO stage 3 is active and runs without an engine: its weights are empty",
         hint="Load it before the arguments are made, or give it an engine",
         related=(
             run.location(event.module, event.node, "runs here"),
-            run.location(live.module, live.node, "puts ZeRO stage 3 in force"),
+            run.location(live.module, live.node, "activates ZeRO stage 3"),
         ),
         facts={"stage": 3},
     )

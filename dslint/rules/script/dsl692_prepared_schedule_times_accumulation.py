@@ -173,8 +173,7 @@ def _finding(run: RunQuery, prepared: Event, made: _Made, numbers: list[ast.expr
         META,
         made.module,
         numbers[0],
-        f"`{shown}` counts micro batches, but accelerate steps a prepared schedule only with the optimizer, once for"
-        " each process",
+        f"`{shown}` counts micro batches, but accelerate steps a prepared schedule once per process with the optimizer",
         hint="Multiply by `accelerator.num_processes`" if is_product else "Divide by the micro batches of a step",
         related=(run.location(prepared.module, prepared.node, "wraps the schedule"),),
         facts={"factor": "accumulation"},

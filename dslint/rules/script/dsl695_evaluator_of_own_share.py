@@ -55,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             found.event.module,
             found.event.node,
-            f"`{name}` with `distributed=False` judges each rank's share of the images: all others count as missed",
+            f"`{name}` with `distributed=False` judges only each rank's share: all other images count as missed",
             hint="Leave `distributed` out, or pass `True`",
             related=(run.location(launch.module, launch.node, "may start several processes"),) if launch else (),
         )

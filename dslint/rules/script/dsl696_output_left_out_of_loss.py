@@ -52,8 +52,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 found.module,
                 found.zero,
-                f"where the batch has nothing for it, `{found.output}` takes no part in the loss: DDP waits for the"
-                " gradients of its layers",
+                f"without items in the batch, `{found.output}` is not in the loss: DDP waits for the gradients of its"
+                " layers",
                 hint=f"Let the zero depend on the output: `{found.output}.sum() * 0.0`",
                 related=(
                     run.location(found.module, found.test, "each rank's own batch decides"),

@@ -105,8 +105,8 @@ def _of_file(file: StatedFile, python: str) -> Iterator[Finding]:
             first, second = pair
             yield META.finding(
                 second,
-                f"no release of `{name}` lies in both lines that the file has of it: pip installs nothing",
-                hint="Keep the line that is meant",
+                f"the two lines for `{name}` in this file exclude each other: pip installs nothing",
+                hint="Keep the intended line",
                 related=(first.labelled("excludes the other line"),),
             )
             return
