@@ -1,6 +1,6 @@
 """A key at the top level of an accelerate config that no release in use knows.
 
-**What.** `accelerate launch` makes a `ClusterConfig` of the file; a key that is no field of it stops the command.
+**What.** `accelerate launch` makes a `ClusterConfig` of the file; a key that is not a field of it stops the command.
 
 **Why it hurts.** `ValueError: The config file at ... had unknown keys (['num_procesess'])` before anything starts. A
 key of a newer release ends the same way on an older one.

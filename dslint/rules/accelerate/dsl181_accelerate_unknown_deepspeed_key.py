@@ -1,7 +1,7 @@
 """A key below `deepspeed_config` that `accelerate launch` does not read.
 
 **What.** The entries of `deepspeed_config` set the arguments of `accelerate launch` by name (`zero_stage`,
-`offload_optimizer_device`). An entry that is no argument is set as well, and nothing reads it.
+`offload_optimizer_device`). An entry that is not an argument is set as well, and nothing reads it.
 
 **Why it hurts.** The setting is silently lost: with `zero_stge: 3` the run uses stage 2, accelerate's default; keys
 of DeepSpeed's own config (`train_micro_batch_size_per_gpu`, `zero_force_ds_cpu_optimizer`,

@@ -2,7 +2,7 @@
 
 **What.** `num_processes` counts all processes of all machines. Each machine starts `num_processes // num_machines`.
 
-**Why it hurts.** The rest is dropped without a word: 3 processes on 2 machines are 2, and GPUs stay idle. A number
+**Why it hurts.** The rest is silently ignored: 3 processes on 2 machines are 2, and GPUs stay idle. A number
 below that of the machines starts none.
 
 **Fix.** Write GPUs of one machine x machines.
@@ -28,7 +28,7 @@ META = RuleMeta(
     name="accelerate-processes-indivisible",
     kind="accelerate",
     severity=Severity.WARNING,
-    summary="`num_processes` of an accelerate config is no multiple of `num_machines`",
+    summary="`num_processes` of an accelerate config is not a multiple of `num_machines`",
     depends_on_run=True,
 )
 

@@ -4,7 +4,7 @@
 `deepspeed_multinode_launcher` (default `pdsh`). That command knows the machines from a hostfile only, and accelerate
 passes `--hostfile None` when `deepspeed_hostfile` is missing; the default `/job/hostfile` is not looked at then.
 
-**Why it hurts.** `Unable to find hostfile, will proceed with training with local resources only`: the run goes on
+**Why it hurts.** `Unable to find hostfile, will proceed with training with local resources only`: the run continues
 with `num_processes // num_machines` processes on **one machine only**, with a fraction of the global batch. The other
 machines idle, and nothing fails.
 

@@ -32,7 +32,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="The sizes of `parallelism_config` do not make up the number of processes",
     depends_on_run=True,
-    no_experiment="the sizes need devices; the test stands in the source of accelerate",
+    no_experiment="the sizes need devices; the test is in the source of accelerate",
     references=("https://huggingface.co/docs/accelerate/concept_guides/nd_parallel",),
 )
 

@@ -3,7 +3,7 @@
 **What.** The parser of DeepSpeed asks the top level of the file for the keys it knows and never looks at the rest.
 Where the project states its DeepSpeed release, keys that are newer than it count as well.
 
-**Why it hurts.** The setting is dropped without a word: with `zero_optimisation` the run trains at ZeRO stage 0 and
+**Why it hurts.** The setting is silently ignored: with `zero_optimisation` the run trains at ZeRO stage 0 and
 runs out of memory, with `gradient_clipp1ng` nothing is clipped. No log line mentions the key.
 
 **Fix.** Write the key that is meant; `--unsafe-fixes` renames a misspelled one. Delete a key that nothing reads.
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="unknown-top-level-key",
     kind="config",
     severity=Severity.WARNING,
-    summary="A key of a DeepSpeed config that DeepSpeed drops without a word",
+    summary="A key of a DeepSpeed config that DeepSpeed drops silently",
     fix="unsafe",
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/774",

@@ -56,7 +56,7 @@ META = RuleMeta(
     name="unknown-section-key",
     kind="config",
     severity=Severity.ERROR,
-    summary="A key that a section does not have: a ValidationError on every rank, or dropped without a word",
+    summary="A key that a section does not have: a ValidationError on every rank, or silently ignored",
     fix="safe",
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/2721",

@@ -1,6 +1,6 @@
 """A value that DeepSpeed cannot use: wrong type, outside the allowed values or range.
 
-**What.** Numbers and booleans in quotes where DeepSpeed does not convert them, a section that is no object, a stage
+**What.** Numbers and booleans in quotes where DeepSpeed does not convert them, a section that is not an object, a stage
 other than 0 to 3, an unknown device or data type, a bucket size of zero.
 
 **Why it hurts.** Sections with a pydantic model stop with a `ValidationError`. Everything else is used as it is: a

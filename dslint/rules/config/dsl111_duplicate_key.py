@@ -1,9 +1,9 @@
-"""A key that stands twice in one object of a DeepSpeed config.
+"""A key that occurs twice in one object of a DeepSpeed config.
 
 **What.** JSON readers disagree about doubled keys; DeepSpeed loads its config with a hook that refuses them.
 
 **Why it hurts.** `deepspeed.initialize` stops with `ValueError: Duplicate keys in DeepSpeed config`. transformers and
-accelerate read the file with plain `json.load`, where the later value wins without a word, as it does in a dict that a
+accelerate read the file with plain `json.load`, where the later value wins silently, as it does in a dict that a
 script hands over.
 
 **Fix.** Delete one of the two.
@@ -28,7 +28,7 @@ META = RuleMeta(
     name="duplicate-key",
     kind="config",
     severity=Severity.ERROR,
-    summary="A key that stands twice: DeepSpeed refuses the file, transformers takes the second value",
+    summary="A key that occurs twice: DeepSpeed refuses the file, transformers takes the second value",
 )
 
 EXAMPLES = (

@@ -12,7 +12,7 @@ are what it makes of `AdamW`.
 
 **When it stays quiet.** A placeholder, `"auto"`, a name that some release in question knows, a class of the project by
 its module (`mine.optim.EmaAdam`), which a script resolves. The 1-bit optimizers, which `optimizer-onebit-removed`
-judges. A script that hands its own optimizer to `deepspeed.initialize` runs all the same: DeepSpeed then does not look
+judges. A script that hands its own optimizer to `deepspeed.initialize` runs anyway: DeepSpeed then does not look
 at the section. So it is a warning where nobody knows who reads the config.
 
 **Evidence.** `DeepSpeedEngine._do_sanity_check` and `_is_supported_optimizer` in `deepspeed/runtime/engine.py`

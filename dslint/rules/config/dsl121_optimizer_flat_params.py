@@ -3,12 +3,12 @@
 **What.** `optimizer` or `scheduler` holds `lr`, `betas`, `warmup_num_steps` and the like next to `type` instead of in
 `params`.
 
-**Why it hurts.** DeepSpeed reads `type` and `params` only. The values are dropped without a word, and the class trains
+**Why it hurts.** DeepSpeed reads `type` and `params` only. The values are silently ignored, and the class trains
 with its defaults: a learning rate of 0.001, whatever the file says.
 
 **Fix.** `--fix` moves them into `params`.
 
-**When it stays quiet.** For words that the class does not take, and for those that stand in `params` as well.
+**When it stays quiet.** For words that the class does not take, and for those that are in `params` as well.
 
 **Evidence.** `get_optimizer_params` and `get_scheduler_params` in `deepspeed/runtime/config.py`. The experiment trains
 with the file and compares learning rates.
@@ -32,7 +32,7 @@ META = RuleMeta(
     name="optimizer-flat-params",
     kind="config",
     severity=Severity.WARNING,
-    summary="Hyper-parameters beside `type` instead of in `params` are dropped without a word",
+    summary="Hyper-parameters beside `type` instead of in `params` are silently ignored",
     fix="safe",
     references=("https://www.deepspeed.ai/docs/config-json/#optimizer-parameters",),
     depends_on_run=True,

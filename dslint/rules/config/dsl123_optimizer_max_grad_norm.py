@@ -1,6 +1,6 @@
 """`max_grad_norm` among the hyper-parameters of the optimizer.
 
-**What.** `optimizer.params.max_grad_norm` stands in the config, with whatever value.
+**What.** `optimizer.params.max_grad_norm` is in the config, with whatever value.
 
 **Why it hurts.** Every rank stops with `ValueError: 'max_grad_norm' is not supported as an optimizer parameter` when
 the engine is made, 0 and `"auto"` included. The parser before it only warns.

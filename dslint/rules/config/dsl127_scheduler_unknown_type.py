@@ -9,7 +9,7 @@ engine is made, after the model was loaded.
 **Fix.** `--fix` corrects the case of letters.
 
 **When it stays quiet.** A placeholder, `"auto"`, a name that some release in question knows. A script that hands its
-own schedule to `deepspeed.initialize` runs all the same.
+own schedule to `deepspeed.initialize` runs anyway.
 
 **Evidence.** `_scheduler_from_config` in `deepspeed/runtime/engine.py`
 """

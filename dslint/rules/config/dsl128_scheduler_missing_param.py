@@ -7,7 +7,7 @@
 'total_num_steps'` (without `params`: `argument after ** must be a mapping, not NoneType`) when the engine is made.
 
 **Fix.** Add it. Where transformers or accelerate reads the file, `--fix` writes `"auto"` for the number of steps: they
-fill it in. It is not filled in where nothing stands.
+fill it in. It is not filled in where nothing is.
 
 **When it stays quiet.** A schedule that is not known, `params` that a program makes.
 

@@ -1,6 +1,6 @@
 """A number of warm-up steps that makes no warm-up.
 
-**What.** `scheduler.params.warmup_num_steps` is no positive whole number (`0`, `10.0`, `"100"`), or larger than
+**What.** `scheduler.params.warmup_num_steps` is not a positive whole number (`0`, `10.0`, `"100"`), or larger than
 `total_num_steps`.
 
 **Why it hurts.** DeepSpeed 0.19.3 and later stop with `ValueError: warmup_num_steps must be a positive integer, got
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="warmup-steps-invalid",
     kind="config",
     severity=Severity.ERROR,
-    summary="`warmup_num_steps` is no positive whole number, or exceeds the number of steps",
+    summary="`warmup_num_steps` is not a positive whole number, or exceeds the number of steps",
     fix="safe",
     versions=("deepspeed>=0.19.3",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/771",),

@@ -9,7 +9,7 @@ product is tested after that.
 
 **Fix.** Leave one of the three numbers out: `--fix` deletes `train_batch_size` where all three are given, and DeepSpeed
 computes it; micro batch and accumulation steps stay. Under transformers or accelerate, which fill in only keys that
-stand in the file, `--fix` adds the missing three as `"auto"`. Otherwise choose a batch size that is a multiple of the
+are in the file, `--fix` adds the missing three as `"auto"`. Otherwise choose a batch size that is a multiple of the
 product.
 
 **When it stays quiet.** `"auto"` and every number that is not known are never guessed: without a world size only what

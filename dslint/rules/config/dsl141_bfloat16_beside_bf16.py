@@ -1,10 +1,10 @@
 """The old section `bfloat16` beside `bf16`.
 
 **What.** `bf16` was called `bfloat16` once, and DeepSpeed still reads the old name, but only where `bf16` is missing or
-null. This rule reports a `bfloat16` section that stands beside a `bf16` section.
+null. This rule reports a `bfloat16` section that is next to a `bf16` section.
 
 **Why it hurts.** Nobody reads the old section: a run whose `bfloat16` says `"enabled": true` and whose `bf16` says
-false trains in fp32 without a word.
+false trains in fp32 silently.
 
 **Fix.** Keep `bf16` alone. `--fix` deletes the old section when both say the same.
 
@@ -31,7 +31,7 @@ META = RuleMeta(
     name="bfloat16-beside-bf16",
     kind="config",
     severity=Severity.WARNING,
-    summary="A `bfloat16` section that nobody reads, since `bf16` stands beside it",
+    summary="A `bfloat16` section that nobody reads, since `bf16` is next to it",
     fix="safe",
     needs=("/bfloat16",),
 )

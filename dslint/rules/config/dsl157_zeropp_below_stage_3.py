@@ -3,7 +3,7 @@
 **What.** `zero_hpz_partition_size` above 1, `zero_quantized_weights`, `zero_quantized_nontrainable_weights` or
 `zero_quantized_gradients` at a ZeRO stage below 3.
 
-**Why it hurts.** They are ignored without a word: nothing is quantized, no second partition exists, and communication
+**Why it hurts.** They are ignored silently: nothing is quantized, no second partition exists, and communication
 costs as much as before.
 
 **Fix.** Set `stage` to 3, or delete them.

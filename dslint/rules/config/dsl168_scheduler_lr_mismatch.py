@@ -4,7 +4,7 @@
 that differs from `optimizer.params.lr`.
 
 **Why it hurts.** The schedule sets the learning rate, and without `warmup_max_lr` its peak is 0.001, whatever the
-optimizer says: a run with 2e-5 trains at fifty times that, without a word.
+optimizer says: a run with 2e-5 trains at fifty times that, silently.
 
 **Fix.** `--fix` adds `warmup_max_lr` with the learning rate of the optimizer (`"auto"` where that is left to the
 Trainer). Where two numbers differ, choose one.

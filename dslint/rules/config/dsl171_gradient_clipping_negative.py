@@ -2,7 +2,7 @@
 
 **What.** `gradient_clipping` is below zero.
 
-**Why it hurts.** DeepSpeed clips when the value is above zero: a negative one switches clipping off, without a word.
+**Why it hurts.** DeepSpeed clips when the value is above zero: a negative one switches clipping off, silently.
 
 **Fix.** Write the norm that is meant, or 0 to say that nothing is clipped.
 

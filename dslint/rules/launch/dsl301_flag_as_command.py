@@ -1,5 +1,5 @@
 r"""**What.** A line that begins with an option is a command of its own, because the line above does not end in `\`, or
-because a comment or a blank line stands between.
+because a comment or an empty line is between.
 
 **Why it hurts.** bash starts the command without these options and then says `--option: command not found`, often
 hours later and far up in the log. The run that was started trains with defaults: another learning rate, no

@@ -1,10 +1,10 @@
-r"""**What.** A blank stands behind the `\` at the end of a line.
+r"""**What.** There is whitespace after the `\` at the end of a line.
 
-**Why it hurts.** The backslash then escapes the blank, not the line end: the command ends there with an argument
+**Why it hurts.** The backslash then escapes a space, not the line end: the command ends there with an argument
 `" "`, and the next line is run as a command of its own. The options on it are lost, and nothing in an editor shows why.
 Where no option follows, the argument `" "` remains: argparse stops with `unrecognized arguments`.
 
-**Fix.** Delete the blanks, or the backslash too where the command ends anyway. The fix does.
+**Fix.** Delete the whitespace, or the backslash too where the command ends anyway. The fix does.
 
 **When it stays quiet.** In quotes, comments and arrays, and above a line in brackets.
 
@@ -28,7 +28,7 @@ META = RuleMeta(
     name="continuation-trailing-space",
     kind="launch",
     severity=Severity.ERROR,
-    summary="Blanks behind a backslash end the command on that line",
+    summary="Whitespace after a backslash ends the command on that line",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1101",),
     needs=(f"/{FIRST_BLANK}/",),

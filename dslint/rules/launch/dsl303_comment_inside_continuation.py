@@ -1,4 +1,4 @@
-r"""**What.** A comment stands between the lines of one command: below a line that ends in `\`, or behind the `\`.
+r"""**What.** A comment is between the lines of one command: below a line that ends in `\`, or after the `\`.
 
 **Why it hurts.** The backslash joins the comment line to the command, so the comment ends the command. What follows
 is run as a command of its own, and its options are lost. Behind a backslash the text is not even a comment:

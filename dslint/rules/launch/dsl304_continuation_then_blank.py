@@ -1,13 +1,13 @@
 r"""**What.** A line of a launch command ends in `\`, and the next line is empty.
 
-**Why it hurts.** The empty line ends the command. When the script and its options stand below it, the launcher starts
+**Why it hurts.** The empty line ends the command. When the script and its options are below it, the launcher starts
 without them, and the shell runs `train.py` as a command of its own: `command not found`. (When options follow, DSL301
-says so.) A `\` behind the last option does no harm until somebody adds a line.
+says so.) A `\` after the last option does no harm until somebody adds a line.
 
 **Fix.** Delete the empty line, or the `\` where the command ends. The fix does.
 
-**When it stays quiet.** When the line below begins another command, in strings and comments, and where a blank stands
-behind the `\` (DSL302).
+**When it stays quiet.** When the line below begins another command, in strings and comments, and where whitespace comes after
+the `\` (DSL302).
 
 **Evidence.** bash 5.2.
 """

@@ -1,10 +1,10 @@
-"""**What.** An option begins with a dash of a word processor (`–lr`, `—bf16`), or a word stands in typographic
-quotation marks (`“out”`), or between two words stands a blank of a web page that does not break or that nobody sees.
+"""**What.** An option begins with a dash of a word processor (`–lr`, `—bf16`), or a word is in typographic
+quotation marks (`“out”`), or between two words is a space of a web page that does not break or that nobody sees.
 
-**Why it hurts.** They are ordinary letters to the shell. `–nproc_per_node` is no option but the name of the script, and
-the launcher stops with `No such file or directory`; behind the script argparse stops with `unrecognized arguments`. The
-marks become part of the value, blanks between them divide it, and a string that begins with `"` and ends in `”` goes on
-to the next `"` in the file.
+**Why it hurts.** They are ordinary letters to the shell. `–nproc_per_node` is not an option but the name of the
+script, and the launcher stops with `No such file or directory`; after the script argparse stops with `unrecognized
+arguments`. The marks become part of the value, whitespace between them divides it, and a string that begins with `"`
+and ends in `”` continues to the next `"` in the file.
 
 **Fix.** Type them again; the fix does.
 
@@ -30,7 +30,7 @@ META = RuleMeta(
     name="smart-dash-or-quote",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A dash, quotation mark or blank of a word processor in a launch command",
+    summary="A dash, quotation mark or space of a word processor in a launch command",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1015", "https://www.shellcheck.net/wiki/SC1100"),
     needs=(f"/{FIRST_SMART}/",),

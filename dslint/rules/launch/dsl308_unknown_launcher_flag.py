@@ -4,7 +4,7 @@
 queue.
 
 **Fix.** The hint names the option that this launcher has for the same thing, or the one that is spelled most like it.
-An option of the script has to stand behind the script.
+An option of the script has to come after the script.
 
 **When it stays quiet.** For options of any release in use (without a stated version: of any release from torch 1.9,
 deepspeed 0.3 or accelerate 0.1 on), for beginnings of options where the launcher takes them, when words before the

@@ -1,8 +1,8 @@
 """**What.** `torchrun` runs on several nodes that are not told who they are or where to meet: `--node_rank` or
 `--master_addr` is missing, or the backend is c10d and `--rdzv_endpoint` is missing. The number of nodes may come from
-a script that calls the one with the command: then the finding stands at the call.
+a script that calls the one with the command: then the finding is at the call.
 
-**Why it hurts.** Without `--node_rank` every node takes itself for node 0; without an address every node looks for the
+**Why it hurts.** Without `--node_rank` every node believes it is node 0; without an address every node looks for the
 others at its own loopback. Nobody says a word: each node waits until the rendezvous times out. torchrun does not read
 `MASTER_ADDR`, `RANK` or `NODE_RANK` for this, only its options and `PET_MASTER_ADDR`, `PET_NODE_RANK`.
 

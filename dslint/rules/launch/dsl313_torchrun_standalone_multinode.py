@@ -1,7 +1,7 @@
 """**What.** `torchrun --standalone` with `--nnodes` above 1.
 
 **Why it hurts.** `--standalone` replaces the address of the rendezvous by `localhost` with a free port, whatever else
-is given. The agent then waits for a second node that cannot come, without a word, until the rendezvous times out.
+is given. The agent then waits for a second node that cannot come, silently, until the rendezvous times out.
 
 **Fix.** Drop `--standalone` and give the nodes an address, or drop `--nnodes`. The fix drops `--standalone` where an
 address is there already.

@@ -7,7 +7,7 @@ node gets `--node_rank 0`: all of them wait at the rendezvous, each as node 0.
 **Fix.** Let the shell of the task expand it: `srun bash -c 'torchrun --node_rank $SLURM_PROCID ...'` in single quotes,
 or `\$SLURM_PROCID` in double quotes. The fix puts the `\` in where `srun` starts a shell.
 
-**When it stays quiet.** In single quotes and behind `\`, where the value is only printed or names a file, with a
+**When it stays quiet.** In single quotes and after `\`, where the value is only printed or names a file, with a
 rendezvous that hands out the ranks itself (`--rdzv_backend c10d`), and in functions and scripts that the tasks run. On
 one node nothing goes wrong yet: a warning.
 

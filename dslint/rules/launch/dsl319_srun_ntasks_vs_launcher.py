@@ -3,7 +3,7 @@ node: `torchrun`, `deepspeed` or `accelerate launch`, also in a script of the pr
 
 **Why it hurts.** Eight tasks of `torchrun --nproc_per_node 8` are 64 processes for 8 GPUs. The agents of one node claim
 the same rank and the same port: all but one stop with `EADDRINUSE`, or the rendezvous takes two agents of one node for
-two nodes and the other node waits for ever.
+two nodes and the other node waits forever.
 
 **Fix.** One task a node: `#SBATCH --ntasks-per-node=1`, or `srun --ntasks=$SLURM_NNODES --ntasks-per-node=1`, which the
 fix inserts. Or leave the launcher out and let Slurm start the processes.

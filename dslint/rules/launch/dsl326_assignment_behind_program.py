@@ -1,4 +1,4 @@
-"""**What.** `nohup CUDA_VISIBLE_DEVICES=0 python train.py`: a variable is set behind a program that starts another one
+"""**What.** `nohup CUDA_VISIBLE_DEVICES=0 python train.py`: a variable is set after a program that starts another one
 (`nohup`, `setsid`, `nice`, `ionice`, `stdbuf`, `timeout`, `taskset`, `exec`, `command`, `/usr/bin/time`).
 
 **Why it hurts.** `NAME=value` sets a variable at the begin of a command only. Behind `nohup` it is the name of the
@@ -42,7 +42,7 @@ META = RuleMeta(
     name="assignment-behind-program",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A variable set behind `nohup` or the like, which takes it for the program to start",
+    summary="A variable set after `nohup` or the like, which takes it for the program to start",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Simple-Commands.html",),
     needs=(rf"/(?:{'|'.join(_REFUSE)})[ \t]+[^\n#;|&()]*\w=/",),

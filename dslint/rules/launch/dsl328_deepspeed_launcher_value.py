@@ -3,17 +3,17 @@ mvapich beside `--include`, `--exclude`, `--num_nodes` or `--num_gpus`, which th
 
 **Why it hurts.** On several nodes DeepSpeed stops with `NotImplementedError: Unknown launcher X`; on one node the
 option is ignored and the mistake waits for the day the hostfile grows. `pytorch` is the usual mix-up: it is the value
-of the *script's* `--launcher` in OpenMMLab projects and belongs behind the script.
+of the *script's* `--launcher` in OpenMMLab projects and belongs after the script.
 
 MPI backends start on every slot of the hostfile: `ValueError: openmpi backend does not support worker
 include/exclusion`, or `... limiting num nodes/gpus`.
 
-**Fix.** Use one of pdsh, openmpi, mpich, impi, slurm, mvapich, in any case, or move the option behind the script.
+**Fix.** Use one of pdsh, openmpi, mpich, impi, slurm, mvapich, in any case, or move the option after the script.
 With an MPI backend write the hosts and slots into the hostfile, or use pdsh or slurm.
 
 Where one node is certain or no hostfile is named it is a warning: DeepSpeed then ignores the option.
 
-**When it stays quiet.** For a `--launcher` behind the script, with `--no_ssh` (every node starts its own processes and
+**When it stays quiet.** For a `--launcher` after the script, with `--no_ssh` (every node starts its own processes and
 no backend is used), and when the value is not readable.
 
 **Evidence.** DeepSpeed 0.19.8, `deepspeed/launcher/runner.py`, `main`: the value is lower-cased and compared only when

@@ -4,7 +4,7 @@
 **Why it hurts.** The variable stays in the shell. The launcher starts on all GPUs, with one process, with the default
 allocator: as if the line were not there. Often the line was meant to belong to the command and lost its `\\`.
 
-`A=1\\ B=2` (a backslash and a blank between two variables) is found too: the blank becomes part of the value of `A`,
+`A=1\\ B=2` (a backslash and a space between two variables) is found too: the space becomes part of the value of `A`,
 and `B` is never set.
 
 **Fix.** `export` it, or put it in front of the command. Delete a backslash that glues two variables.

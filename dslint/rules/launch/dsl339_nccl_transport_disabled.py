@@ -6,7 +6,7 @@ other one: the collectives go through the host or over plain sockets.
 
 **Fix.** Say in a comment which machine needs it, or delete it.
 
-**When it stays quiet.** In documentation, when a comment stands on the line or directly above, and for values that a
+**When it stays quiet.** In documentation, when a comment is on the line or directly above, and for values that a
 condition decides.
 
 **Evidence.** NCCL's documentation of its environment variables.

@@ -3,7 +3,7 @@
 **Why it hurts.** With launcher `none` mmengine does not initialise the process group. Every process then prepares the
 whole dataset alone, reaches `deepspeed.initialize` at another time, and the first collective times out after 1800
 seconds. Under `srun` each task is such a process. With `NNODES` and `NPROC_PER_NODE` the command line tool appends
-`--launcher pytorch` itself; that it was missing is what the report below ends with, and the same words behind
+`--launcher pytorch` itself; that it was missing is what the report below ends with, and the same words after
 `torchrun` hang.
 
 **Fix.** Say it: `--launcher slurm` when `srun` starts one task a GPU, `--launcher pytorch` with `NPROC_PER_NODE`,

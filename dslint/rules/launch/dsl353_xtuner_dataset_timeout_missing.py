@@ -5,7 +5,7 @@ needs longer, and the job dies in a time-out before the first step.
 
 **Fix.** `export XTUNER_DATASET_TIMEOUT=120`; the unit is minutes.
 
-**When it stays quiet.** On one node, when the variable stands anywhere in the file, and when another file is sourced.
+**When it stays quiet.** On one node, when the variable is anywhere in the file, and when another file is sourced.
 
 **Evidence.** XTuner `dataset/huggingface.py`, `process_hf_dataset`: `timedelta(minutes=int(os.getenv(...,
 default=60)))` for the process group and for `monitored_barrier`.

@@ -1,6 +1,6 @@
-r"""**What.** A variable that a launch uses is set with blanks around the sign: `GPUS = 8`, `export PORT = 29500`.
+r"""**What.** A variable that a launch uses is set with whitespace around the sign: `GPUS = 8`, `export PORT = 29500`.
 
-**Why it hurts.** To bash that is the program `GPUS` with two arguments. It says `GPUS: command not found`, goes on, and
+**Why it hurts.** To bash that is the program `GPUS` with two arguments. It says `GPUS: command not found`, continues, and
 the variable stays empty: `--nproc_per_node $GPUS train.py` takes the script for the number of processes.
 
 **Fix.** `GPUS=8`. The fix writes it where the value is one word.
@@ -31,7 +31,7 @@ META = RuleMeta(
     name="assignment-with-blanks",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A variable of a launch script is set with blanks around the sign, so that it stays empty",
+    summary="A variable of a launch script is set with whitespace around the sign, so that it stays empty",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC2283",),
     needs=(f"/{_FIRST}/",),

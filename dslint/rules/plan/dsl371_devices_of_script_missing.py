@@ -6,7 +6,7 @@ Processes beyond them stop with `invalid device ordinal`, or there is no device 
 
 **Fix.** Delete the line: the job decides which GPUs there are.
 
-**When it stays quiet.** When the devices exist, the value is computed or stands under a test, or nobody says how many
+**When it stays quiet.** When the devices exist, the value is computed or is under a test, or nobody says how many
 GPUs there are. Fewer devices than processes are DSL249.
 
 **Evidence.** CUDA C++ Programming Guide: devices after an invalid one are not visible; a job of Slurm with device

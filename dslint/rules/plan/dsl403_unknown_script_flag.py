@@ -15,7 +15,7 @@ the project build or extend are followed; so are dataclasses, and the fields of 
 release counts, and of a copy of transformers that the project carries. An unambiguous beginning of an option is fine,
 as argparse takes it. Placeholders of documentation (`<model>`, `...`, `--OTHER_OPTIONS`, `path of your model`) are no
 words, nor are those of a variable to fill in (`MODEL="model name or path"`). An option of
-the launcher that stands behind the script has a rule of its own, DSL447.
+the launcher that comes after the script has a rule of its own, DSL447.
 
 **Evidence.** argparse of Python itself, and transformers' `HfArgumentParser.parse_args_into_dataclasses`.
 """

@@ -3,8 +3,8 @@
 `accelerate launch` append nothing and set `LOCAL_RANK`.
 
 **Why it hurts.** An argument that the parser does not know ends every process: `error: unrecognized arguments:
---local_rank=0`. An argument that never comes keeps its default: `args.local_rank` is -1 in every process, each takes
-itself for the only one and trains alone; or it is 0, and all of them work on GPU 0.
+--local_rank=0`. An argument that never comes keeps its default: `args.local_rank` is -1 in every process, each believes
+it is the only one and trains alone; or it is 0, and all of them work on GPU 0.
 
 **Fix.** `parser.add_argument("--local_rank", "--local-rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))`
 works under all of them. Where the script declares neither spelling, the safe fix adds the argument; `deepspeed

@@ -7,7 +7,7 @@ minutes to half an hour; with more, the ranks beyond it stop.
 **Fix.** Leave `world_size` out, or read it from `WORLD_SIZE`: the launcher says it.
 
 **When it stays quiet.** When the number is computed or comes from an argument, when it is as large as the run, when
-the call stands in another file, and when the number of processes is not known.
+the call is in another file, and when the number of processes is not known.
 
 **Evidence.** torch 2.13 with gloo: two ranks that are told of three do not get past `init_process_group`.
 """

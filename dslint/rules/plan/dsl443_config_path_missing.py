@@ -17,7 +17,7 @@ itself mentions the file and so may write, fetch or copy it; for presets of xtun
 when neither the script nor the folder of the file is in this project.
 
 **Evidence.** transformers `HfTrainerDeepSpeedConfig.__init__`, accelerate `DeepSpeedPlugin.__post_init__` and
-DeepSpeed `DeepSpeedConfig.__init__` open the path as it stands, relative to the working directory.
+DeepSpeed `DeepSpeedConfig.__init__` open the path as it is, relative to the working directory.
 """
 
 from __future__ import annotations

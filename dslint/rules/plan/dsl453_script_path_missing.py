@@ -14,7 +14,7 @@ in a folder that is not in this project either, unless one file of the project e
 the launch file mentions the file, and so may write, fetch or copy it; after `cd` to a folder elsewhere; in the
 working directory of a container; and in a workflow that checks the project out into a folder of its own.
 
-**Evidence.** Python 3.11 opens the path as it stands, relative to the working directory;
+**Evidence.** Python 3.11 opens the path as it is, relative to the working directory;
 https://docs.python.org/3/using/cmdline.html
 """
 

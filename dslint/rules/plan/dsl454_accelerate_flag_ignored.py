@@ -1,7 +1,7 @@
 """**What.** `accelerate launch` gets a DeepSpeed config file and, on the command line, a flag that says otherwise:
 `--zero_stage 3` beside a file with stage 2, `--gradient_clipping 1.0` beside a file without clipping.
 
-**Why it hurts.** The flag only fills `"auto"` in the file. Everywhere else the file wins without a word: the run has
+**Why it hurts.** The flag only fills `"auto"` in the file. Everywhere else the file wins silently: the run has
 another stage, another accumulation, no clipping, no offload. (The same names in the YAML file of accelerate stop the
 run: DSL199.)
 

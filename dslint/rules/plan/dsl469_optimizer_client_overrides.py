@@ -1,7 +1,7 @@
 """**What.** The config names an optimizer, and the script passes another one to `deepspeed.initialize`.
 
 **Why it hurts.** DeepSpeed takes the one of the script and does not look at the section: its type, learning rate and
-weight decay have no effect, without a word.
+weight decay have no effect, silently.
 
 **Fix.** Delete the section, or do not pass an optimizer.
 

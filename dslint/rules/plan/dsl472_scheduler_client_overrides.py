@@ -1,7 +1,7 @@
 """**What.** The config names a schedule, and the script passes another one to `deepspeed.initialize`.
 
 **Why it hurts.** DeepSpeed takes the one of the script and does not look at the section: its warm-up and its learning
-rates have no effect, without a word.
+rates have no effect, silently.
 
 **Fix.** Delete the section, or do not pass a schedule.
 

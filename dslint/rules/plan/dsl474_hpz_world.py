@@ -1,7 +1,7 @@
 """A second partition of ZeRO++ that does not divide the ranks of the launch command.
 
 **What.** The config says `zero_hpz_partition_size` N at ZeRO stage 3; the command starts a number of ranks above N that
-is no multiple of it.
+is not a multiple of it.
 
 **Why it hurts.** Every rank stops with an `AssertionError` ("... is not divisible by ...") when the groups are made.
 

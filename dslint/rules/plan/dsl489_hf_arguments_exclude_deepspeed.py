@@ -29,7 +29,7 @@ META = RuleMeta(
     name="hf-arguments-exclude-deepspeed",
     kind="plan",
     severity=Severity.ERROR,
-    summary="Arguments of the Trainer that cannot stand together under DeepSpeed",
+    summary="Arguments of the Trainer that cannot be combined under DeepSpeed",
     depends_on_run=True,
     needs=("config",),
 )

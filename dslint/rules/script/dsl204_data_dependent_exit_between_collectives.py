@@ -2,11 +2,11 @@
 
 **What.** A test on the data of this rank (`torch.isnan(loss)`, `len(batch) == 0`, `mask.sum() == 0`) decides over a
 collective: `continue`, `break` or `return` before `model_engine.backward(...)`, `loss.backward()` of a DDP model or an
-`all_reduce`, or the collective stands in one branch only.
+`all_reduce`, or the collective is in one branch only.
 
-**Why it hurts.** The other ranks do not see this batch and go on: their backward waits for the rank that skipped, until
-the process-group timeout. When each rank skips one batch at another step, nothing hangs, and gradients of different
-steps are averaged without a word.
+**Why it hurts.** The other ranks do not see this batch and continue: their backward waits for the rank that skipped,
+until the process-group timeout. When each rank skips one batch at another step, nothing hangs, and gradients of
+different steps are averaged silently.
 
 **Fix.** Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
 let all of them skip; or keep the graph and multiply the loss by 0.
@@ -16,7 +16,7 @@ way as soon as there are fewer items than ranks. A rank that does not find the s
 (`state_{rank}.json`) begins at step 0, and makes more steps than the others.
 
 The loops of `transformers` and Lightning look at flags (`control.should_training_stop`, `trainer.should_stop`) that are
-each rank's own: setting one behind a test of the rank is the same mistake.
+each rank's own: setting one under a test of the rank is the same mistake.
 
 **When it stays quiet.** The tested value went through an `all_reduce`, `gather` or `broadcast`; the test asks for a
 step counter, an argument, a shape, a key or `None`, which are usually the same on all ranks; the branch raises (the

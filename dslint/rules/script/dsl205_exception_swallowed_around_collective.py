@@ -1,10 +1,10 @@
-"""An exception on one rank is caught, and the rank goes on without the step that the others make.
+"""An exception on one rank is caught, and the rank continues without the step that the others make.
 
 **What.** The body of a `try` runs a forward, `backward` or `step` of an engine or DDP model; a handler for
-`Exception`, `RuntimeError`, `torch.cuda.OutOfMemoryError` or the like logs it and goes on (`continue`, `pass`,
+`Exception`, `RuntimeError`, `torch.cuda.OutOfMemoryError` or the like logs it and continues (`continue`, `pass`,
 `return`).
 
-**Why it hurts.** Out of memory, a broken sample or a NaN check strikes one rank, at one step. The others stand in the
+**Why it hurts.** Out of memory, a broken sample or a NaN check strikes one rank, at one step. The others are in the
 backward of that step and wait. When the rank comes back with its next batch, its calls pair up with the wrong calls of
 the others: the job hangs at the end, or sums belong to different steps and nothing says so.
 
@@ -19,10 +19,10 @@ in the same way by the rank whose item fails.
 
 **When it stays quiet.** `KeyboardInterrupt`, which all ranks get, and the end of the loader
 (`except StopIteration: break`). A `try` that comes to its end is the failure (`else:
-raise`, `assert 0` behind it), or the function is a test, so that the exception is expected everywhere; the handler ends
+raise`, `assert 0` after it), or the function is a test, so that the exception is expected everywhere; the handler ends
 with `raise`, `sys.exit(1)`, `os._exit(1)` or `os.abort()`; it makes the same calls as the body; the body holds no call
 of a distributed model (in a loop: nor a function of the file that makes one). The severity is *error* where the handler
-goes on with the loop.
+continues with the loop.
 
 **Evidence.** Two ranks of a DDP model: out of memory caught on one rank ends in the timeout of the other; a swallowed
 `ValueError` before an `all_reduce` made one rank receive the sum of another record, 21 instead of 30, with exit code 0
@@ -48,7 +48,7 @@ META = RuleMeta(
     name="exception-swallowed-around-collective",
     kind="script",
     severity=Severity.ERROR,
-    summary="a caught exception lets one rank go on without the step that the others make",
+    summary="a caught exception lets one rank continue without the step that the others make",
     markers=(
         r"\n[ \t]+except\b",
         r"\.backward\(|\.step\(|train_batch\(|all_reduce|all_gather|gather\(|gather_object|broadcast|barrier\(|reduce\("

@@ -1,6 +1,6 @@
 """The ranks make the same collectives in another order, or each with a root of its own.
 
-**What.** On the two sides of a rank test the same collectives stand in different order (`all_reduce(loss)` before
+**What.** On the two sides of a rank test the same collectives are in different order (`all_reduce(loss)` before
 `all_reduce(tokens)` here, after it there), or a `broadcast`, `reduce`, `gather` or `scatter` names the rank of the
 process itself as its root: `dist.broadcast(x, src=rank)`, or the two sides name different roots.
 
@@ -11,7 +11,7 @@ the root, each sends and nobody receives, until the timeout.
 
 **Fix.** Make the calls in one order, outside of the test; name one root, the same number on every rank (`src=0`).
 
-**When it stays quiet.** The operations of the two sides are not all known; conditions or loops stand between them; the
+**When it stays quiet.** The operations of the two sides are not all known; conditions or loops are between them; the
 call is on a subgroup (`group=`), where each group may have its own root; the other arm of an
 `if` makes the same call (the rank that holds a tensor sends it, the others name that rank).
 

@@ -9,7 +9,7 @@ transformers before 4.28 it does not matter whether there is one.
 the loop, and the ranks with longer answers wait for it until the process-group timeout. It happens with the first batch
 in which the answers differ in length.
 
-**Fix.** `synced_gpus=True`: every rank goes on until the last one is done and drops the surplus. The fix adds it. Or
+**Fix.** `synced_gpus=True`: every rank continues until the last one is done and drops the surplus. The fix adds it. Or
 keep an `HfDeepSpeedConfig` alive, made before the model: `generate` then does it of itself.
 
 **When it stays quiet.** The stage is below 3 or not known; `synced_gpus` is passed, or arguments are unpacked;

@@ -4,7 +4,7 @@
 without `state_dict=`, where `model` is a DeepSpeed engine, its module, or the model of a Trainer or of
 `accelerator.prepare`, in a run at ZeRO stage 3.
 
-**Why it hurts.** At stage 3 every rank holds a part of each weight, and what stands in the module is an empty tensor.
+**Why it hurts.** At stage 3 every rank holds a part of each weight, and what is in the module is an empty tensor.
 The file is written without an error and holds nothing. It shows when somebody loads it, often after the job and its
 checkpoints are gone.
 

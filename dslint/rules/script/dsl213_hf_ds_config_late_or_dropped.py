@@ -1,4 +1,4 @@
-"""transformers does not know of ZeRO stage 3 when the model is loaded.
+"""transformers is unaware of ZeRO stage 3 when the model is loaded.
 
 **What.** `HfDeepSpeedConfig(config)` whose result nobody keeps: as a statement of its own, or in a local variable of a
 function that ends before a model is loaded. Or `HfDeepSpeedConfig(...)` and `TrainingArguments(...)` that come after
@@ -40,7 +40,7 @@ META = RuleMeta(
     name="hf-ds-config-late-or-dropped",
     kind="script",
     severity=Severity.ERROR,
-    summary="transformers does not know of ZeRO stage 3 when the model is loaded",
+    summary="transformers is unaware of ZeRO stage 3 when the model is loaded",
     fix="safe",
     markers=(r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses|\btrl\b",),
     references=(

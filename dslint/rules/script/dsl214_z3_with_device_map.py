@@ -18,7 +18,7 @@ At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=Tru
 **Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
 
 **When it stays quiet.** The value is `None` wherever stage 3 can come to it, or not known; the stage is not known to be
-3, or no command at stage 3 passes the switch of the branch; transformers does not know of stage 3 at that point (then
+3, or no command at stage 3 passes the switch of the branch; transformers is unaware of stage 3 at that point (then
 DSL213 speaks), so that it accepts the map; tokenizers and other things that are no models; `low_cpu_mem_usage` where
 nobody states a release from 4.28 to 4.57; `"auto"` in a script that may run in one process, or for a model that neither
 a Trainer nor accelerate trains.

@@ -1,4 +1,4 @@
-"""An optimizer steps behind the back of a DeepSpeed engine.
+"""An optimizer steps without the knowledge of a DeepSpeed engine.
 
 **What.** The script steps an optimizer itself although a DeepSpeed engine owns it: the optimizer that was handed to
 `deepspeed.initialize(optimizer=...)`, or the one that came back as its second result.

@@ -7,7 +7,7 @@ or `accelerator.backward`, which divide it too.
 it shows only where gradients are clipped or compared with epsilon, so the run looks fine and differs from the paper.
 
 **Fix.** Hand over the loss as it is, or, with DeepSpeed, `engine.backward(loss, scale_wrt_gas=False)`. The fix removes
-a division that stands inside the call.
+a division that is inside the call.
 
 **When it stays quiet.** Accumulation of 1, or of a number that neither the configs of the run nor the file tell; a
 divided copy for the log; `scale_wrt_gas=False`; a division in an arm that does not lead to the call; an `Accelerator`

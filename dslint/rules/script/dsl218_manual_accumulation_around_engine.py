@@ -5,13 +5,13 @@
 **Why it hurts.** The engine counts micro batches by the calls of `step` and accumulates itself. With
 `gradient_accumulation_steps` of n in the config it then steps on every n x n-th batch, or on other sums than meant.
 With 1 in the config, ZeRO stages 1 and 2 keep the gradients of the last micro batch only: all others are computed and
-thrown away, silently. Releases before 0.18.3 raise `TypeError` there.
+discarded, silently. Releases before 0.18.3 raise `TypeError` there.
 
 **Fix.** Call `engine.step()` after every `backward` and set `gradient_accumulation_steps` in the config. Where the
 script must decide, `engine.set_gradient_accumulation_boundary(...)` tells the engine.
 
 **When it stays quiet.** `gradient_accumulation_steps` of 1 at stages 0 and 3, where gradients do add up; scripts that
-set the boundary; a backward behind the same test (two models that take turns); a step elsewhere in the same loop,
+set the boundary; a backward under the same test (two models that take turns); a step elsewhere in the same loop,
 such as `else: engine.step()`, after which the test decides on something else than the step;
 `engine.is_gradient_accumulation_boundary()` as the test. When neither stage nor steps are known it is a warning.
 

@@ -8,7 +8,7 @@ its data and nothing raises. Under ZeRO the gradients are kept elsewhere and the
 
 **Fix.** Delete it: `engine.step()` clears the gradients when it has used them.
 
-**When it stays quiet.** Accumulation of 1, or of a number that nobody states; a call behind a test of the boundary or
+**When it stays quiet.** Accumulation of 1, or of a number that nobody states; a call under a test of the boundary or
 of a remainder; the arm without an engine; optimizers that accelerate prepared, which know when to clear.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8, two micro batches a step: stage 0 ends with other weights, stage 2 does

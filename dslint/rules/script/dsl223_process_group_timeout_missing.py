@@ -11,7 +11,7 @@ rank legitimately works alone for long: it downloads or tokenizes the data set w
 for a rank that never comes (a collective under a rank guard, an uneven loop) it only delays the error.
 
 **When it stays quiet.** `timeout` is given, or `**kwargs` may hold it. It is a note only, unless the file shows slow
-work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls stand in other branches of the
+work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls are in other branches of the
 same set-up. Silent in tests (`test_*.py`, files of a folder `tests`), for a group of one rank and the backend `xla`.
 
 **Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; `constants.default_pg_timeout` of DeepSpeed 0.19.2 to

@@ -1,5 +1,5 @@
 """**What.** `ddp_timeout` of the Hugging Face `TrainingArguments` is set, but the process group exists already, or
-`use_cpu=True` stands beside it.
+`use_cpu=True` is next to it.
 
 **Why it hurts.** `ddp_timeout` is handed over when `TrainingArguments` makes the process group. A group that
 `dist.init_process_group`, `deepspeed.init_distributed`, `PartialState()` or `Accelerator()` made before is adopted with
@@ -9,7 +9,7 @@ first long wait ends the job although the arguments allow hours.
 **Fix.** Drop the earlier initialization (the Trainer makes the group itself), or give it the timeout:
 `dist.init_process_group(timeout=timedelta(hours=2))`.
 
-**When it stays quiet.** The earlier call gets a timeout as well; it stands in a branch of its own, or in another
+**When it stays quiet.** The earlier call gets a timeout as well; it is in a branch of its own, or in another
 function, and may not run before `TrainingArguments`; `ddp_timeout` is left at
 its default; `TrainingArguments` in front. `--ddp_timeout` counts when every launch command of the project passes it.
 

@@ -1,8 +1,8 @@
 """**What.** The ranks do not make the same process groups: the list of members passed to `new_group` is computed from
-the rank of the process or chosen by a test of it, or `new_group` stands in a loop whose length is.
+the rank of the process or chosen by a test of it, or `new_group` is in a loop whose length is.
 
 **Why it hurts.** Every rank must make every group, in the same order and with the same members, also the groups of
-which it is no member. Otherwise a rank waits in `new_group` for members that make another group under the same name,
+which it is not a member. Otherwise a rank waits in `new_group` for members that make another group under the same name,
 or the first collective on the group waits; the job hangs until the timeout of the new group (10 to 30 minutes, not
 that of the default group).
 
@@ -20,7 +20,7 @@ or pass `use_local_synchronization=True`, with which only the members take part.
 
 **When it stays quiet.** `use_local_synchronization` is passed; a group of the rank alone (`new_group([rank])`), which
 waits for nobody; the same members in another order; a rank within a subgroup; loop variables and parameters that are
-called `rank`; `new_group` behind a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
+called `rank`; `new_group` under a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
 
 **Evidence.** Four gloo ranks, torch 2.13: `new_group([rank, (rank + 1) % 4])`, and `new_group()` in
 `for _ in range(rank + 1)`, hang; all groups on all ranks pass. Controls: `[rank]` passes, and pairs with

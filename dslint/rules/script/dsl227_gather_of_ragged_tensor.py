@@ -7,7 +7,7 @@ boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at 
 item for each of a rank's own share. Also through helpers, fields, loops and other files.
 
 **Why it hurts.** These calls expect the same shape from every rank and do not check it. Over gloo one rank aborts and
-another returns memory that nobody wrote; NCCL waits for ever, or writes past the end of a buffer. It works as long as
+another returns memory that nobody wrote; NCCL waits forever, or writes past the end of a buffer. It works as long as
 the lengths happen to agree, as they do with one GPU.
 
 **Fix.** `accelerator.pad_across_processes(x, dim=1, pad_index=pad_id)` before the gather (`gather_for_metrics` does not

@@ -6,13 +6,13 @@ body. A collective in the body of rank 0 meets that barrier instead of the same 
 hangs. The same does a model that is loaded there under ZeRO stage 3: `from_pretrained` then broadcasts each layer.
 
 **Fix.** Keep in the block what rank 0 shall do first (download, tokenize, write a cache), and move the collective, or
-the loading of the model, behind it.
+the loading of the model, after it.
 
-**When it stays quiet.** A barrier in the block pairs up with those of the block and does no harm; a collective behind a
-rank test is DSL201; a test of something unknown stands before the collective; the stage is not known to be 3.
+**When it stays quiet.** A barrier in the block pairs up with those of the block and does no harm; a collective under a
+rank test is DSL201; a test of something unknown comes before the collective; the stage is not known to be 3.
 
 **Evidence.** Two gloo ranks, accelerate 1.15: `gather`, `all_reduce`, `broadcast` and `deepspeed.zero.Init` in the
-block hang (rank 0 in the collective, rank 1 in the barrier); behind the block they pass. `barrier` in the block
+block hang (rank 0 in the collective, rank 1 in the barrier); after the block they pass. `barrier` in the block
 passes, and rank 0 still runs the body first.
 """
 

@@ -5,7 +5,7 @@ as `collate_fn` or `worker_init_fn`, runs a collective: `dist.barrier()`, `dist.
 
 **Why it hurts.** With `num_workers` above 0 this code runs in worker processes: forks of the rank that have its sockets
 and none of the threads of its process group (or processes that have no group at all). The collective never completes,
-and the loop waits for its first batch for ever. Without workers it runs in the rank itself, as often as the rank has
+and the loop waits for its first batch forever. Without workers it runs in the rank itself, as often as the rank has
 items: the first rank with an item more waits for the others.
 
 **Fix.** Make the collective once, in the rank, before the loader is made; share what it gives through the data set.
@@ -15,7 +15,7 @@ and methods that nobody calls for each item; helpers that run no collective; cod
 `__iter__` of an iterable data set while no loader with workers is known.
 
 **Evidence.** Two gloo ranks: an `all_reduce` in `__getitem__`, `collate_fn` or `worker_init_fn` with one worker stalls
-both ranks for ever; without workers it stalls with 5 against 4 items, and passes with 4 each. An error when the
+both ranks forever; without workers it stalls with 5 against 4 items, and passes with 4 each. An error when the
 loader is known to have workers, else a warning.
 """
 
@@ -41,7 +41,7 @@ META = RuleMeta(
     name="collective-in-data-code",
     kind="script",
     severity=Severity.WARNING,
-    summary="a collective in `__getitem__`, `collate_fn` or `worker_init_fn` waits for ever in a worker process",
+    summary="a collective in `__getitem__`, `collate_fn` or `worker_init_fn` waits forever in a worker process",
     markers=(r"Dataset|DataLoader|Loader\b|__getitem__|collate_fn|worker_init_fn|utils(?:\.| import )data",),
     references=("https://pytorch.org/docs/stable/data.html#multi-process-data-loading",),
     depends_on_run=True,

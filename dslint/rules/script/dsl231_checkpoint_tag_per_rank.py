@@ -4,7 +4,7 @@ process id, the host name, the rank, the loss of the rank's own batch. The same 
 helper or another file.
 
 **Why it hurts.** Every rank writes its part of the checkpoint into a folder of its own, so no folder holds a whole one.
-Nothing fails: DeepSpeed logs a warning and goes on, the job ends with return code 0, and the checkpoint cannot be
+Nothing fails: DeepSpeed logs a warning and continues, the job ends with return code 0, and the checkpoint cannot be
 loaded. (With `"checkpoint": {"tag_validation": "Fail"}` in its config DeepSpeed raises, for the tag only.)
 
 **Fix.** Make the name on one rank and broadcast it (`dist.broadcast_object_list([name], src=0)`), or build it from what

@@ -1,15 +1,15 @@
 """**What.** Only some ranks load a checkpoint: `load_checkpoint` of a DeepSpeed engine, `load_state` of accelerate, or
-`load_state_dict` of a model that `DistributedDataParallel` already wraps, behind a test of the rank.
+`load_state_dict` of a model that `DistributedDataParallel` already wraps, under a test of the rank.
 
-**Why it hurts.** Nothing hangs and nothing fails. The other ranks go on with their fresh weights, the gradients are
+**Why it hurts.** Nothing hangs and nothing fails. The other ranks continue with their fresh weights, the gradients are
 averaged over different models, and the loss looks plausible; under ZeRO 3 every rank holds a model of which a part is
 loaded. The same for the state of the optimizer and of the schedule.
 
-**Fix.** Load on every rank. The fix dedents the call where it is the only statement behind a plain rank test.
+**Fix.** Load on every rank. The fix dedents the call where it is the only statement under a plain rank test.
 
 **When it stays quiet.** Another branch loads as well; the weights are broadcast afterwards; a raw model is loaded
 before `DistributedDataParallel` wraps it, which hands the weights of rank 0 to all. A call that waits for all ranks
-behind a rank test (`save_checkpoint`, `torch.distributed.checkpoint.load`) is DSL201.
+under a rank test (`save_checkpoint`, `torch.distributed.checkpoint.load`) is DSL201.
 
 **Evidence.** Two gloo ranks: loaded on rank 0 only, the weights of the ranks differ after `load_checkpoint` at ZeRO 0,
 1 and 2, after `load_state`, and after `load_state_dict` of a DDP model; at ZeRO 3 both end with other weights than
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="checkpoint-load-under-rank-guard",
     kind="script",
     severity=Severity.ERROR,
-    summary="Only some ranks load a checkpoint, and the others go on with other weights",
+    summary="Only some ranks load a checkpoint, and the others continue with other weights",
     fix="safe",
     markers=(
         r"load_checkpoint\(|load_state\(|load_state_dict\(",

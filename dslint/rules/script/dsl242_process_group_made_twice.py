@@ -3,12 +3,12 @@ would make it, when it exists already.
 
 **Why it hurts.** A second `dist.init_process_group` raises `ValueError: trying to initialize the default process group
 twice!`. DeepSpeed, accelerate and Lightning adopt the group as it is: the timeout and the backend that they are given
-are ignored without a word, so that the long wait which the timeout allows for ends the job after 10 minutes.
+are ignored silently, so that the long wait which the timeout allows for ends the job after 10 minutes.
 
 **Fix.** Make the group once, with the timeout and the backend that it shall have.
 
 **When it stays quiet.** The second call gets neither a timeout nor a backend, or the same; it is guarded by
-`if not dist.is_initialized():`; the two stand in different branches, or
+`if not dist.is_initialized():`; the two are in different branches, or
 something may leave the first one out; `destroy_process_group` lies between them.
 
 **Evidence.** Two gloo ranks: after `init_process_group(timeout=60 s)` the group keeps 60 s whatever

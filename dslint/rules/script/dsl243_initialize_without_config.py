@@ -8,7 +8,7 @@ configuration file`, after the model is loaded.
 and `--deepspeed_config` on the command line.
 
 **When it stays quiet.** `args` is passed and may hold `deepspeed_config`: it comes from elsewhere, from a parser that
-the script hands on (also to `add_config_arguments`), or `deepspeed_config` is set on it; arguments are unpacked with
+the script passes on (also to `add_config_arguments`), or `deepspeed_config` is set on it; arguments are unpacked with
 `*` or `**`.
 
 **Evidence.** DeepSpeed 0.19.8 `__init__.py: initialize`. Two gloo ranks: the assertion stops both, without `args` as

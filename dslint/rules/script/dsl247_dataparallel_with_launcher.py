@@ -2,7 +2,7 @@
 
 **Why it hurts.** `DataParallel` spreads its batch over all GPUs that the process sees. Under a launcher every rank sees
 all of them: eight processes make eight replicas each, and all meet on the same GPUs. The memory is used several times
-over, the replicas of a step are thrown away, and the gradients of DeepSpeed's or DDP's hooks are those of replica 0.
+over, the replicas of a step are discarded, and the gradients of DeepSpeed's or DDP's hooks are those of replica 0.
 
 **Fix.** Remove the wrapper: `DistributedDataParallel`, the DeepSpeed engine or accelerate wrap the model once a rank.
 

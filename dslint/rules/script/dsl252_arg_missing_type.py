@@ -2,7 +2,7 @@
 
 **Why it hurts.** The launcher passes `--local_rank=0`, and argparse keeps the text `"0"`. A text is never equal to a
 number: `args.local_rank == 0` is false on every rank, so nobody saves and nobody logs; `args.local_rank in (-1, 0)` and
-`args.local_rank != -1` are wrong in the same way, without a word. `torch.cuda.set_device` refuses a text.
+`args.local_rank != -1` are wrong in the same way, silently. `torch.cuda.set_device` refuses a text.
 
 **Fix.** `type=int`. The safe fix appends it.
 
@@ -10,7 +10,7 @@ number: `args.local_rank == 0` is false on every rank, so nobody saves and nobod
 `f"cuda:{args.local_rank}"`, compares it with a text somewhere, or never reads it; arguments with a `type` or an
 `action`.
 
-**Evidence.** Two processes with `--local_rank=0` and `--local_rank=1`: as written no rank takes itself for the main
+**Evidence.** Two processes with `--local_rank=0` and `--local_rank=1`: as written no rank believes it is the main
 one, with `type=int` exactly one does. Python `argparse`: "by default, the parser reads command-line arguments in as
 simple strings".
 """

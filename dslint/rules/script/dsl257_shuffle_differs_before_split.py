@@ -11,7 +11,7 @@ that the class shuffles them or that somebody has cut a training and an evaluati
 rank or the time.
 
 The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `datasets` without a seed, in a run over several
-ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
+ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate distributes
 places in another order on each rank, and the evaluation counts rows that other ranks have trained on.
 
 The same for a pipeline of webdataset whose `shuffle` comes before `split_by_node`: it seeds itself by the time and the

@@ -8,7 +8,7 @@ holds the model several times.
 **Fix.** One of the two: start the script with plain `python`, or drop the spawn and read `LOCAL_RANK`.
 
 **When it stays quiet.** When no launch command of the project starts the script on several processes; when the call
-stands under a test (`if "LOCAL_RANK" not in os.environ`, `if args.launcher == "spawn"`), or in a function that is not
+is under a test (`if "LOCAL_RANK" not in os.environ`, `if args.launcher == "spawn"`), or in a function that is not
 called at the top; `nprocs=1`; XLA's `spawn`.
 
 **Evidence.** Two processes under torchrun, torch 2.13 with gloo, each of which spawns two workers: four workers run,

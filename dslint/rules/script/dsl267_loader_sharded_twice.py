@@ -1,4 +1,4 @@
-"""A loader with a `DistributedSampler` is prepared by accelerate, which deals out its batches once more.
+"""A loader with a `DistributedSampler` is prepared by accelerate, which distributes its batches once more.
 
 **What.** `DataLoader(dataset, sampler=DistributedSampler(dataset))` handed to `accelerator.prepare(...)`, to
 `prepare_data_loader`, or to `self.accelerator.prepare` of a Trainer.

@@ -1,5 +1,5 @@
-"""**What.** A batch (or list of prompts) that the script divides among the ranks has a known size that is no multiple
-of the known number of ranks.
+"""**What.** A batch (or list of prompts) that the script divides among the ranks has a known size that is not a
+multiple of the known number of ranks.
 
 **Why it hurts.** Some ranks get one item more than others. Under ZeRO-3 every forward pass gathers the parameters from
 all ranks: when the ranks with fewer items are done, the others wait in an all-gather that never completes, until the
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="batch-size-not-divisible",
     kind="script",
     severity=Severity.WARNING,
-    summary="A batch that is divided among the ranks is no multiple of the world size",
+    summary="A batch that is divided among the ranks is not a multiple of the world size",
     markers=(r"world_size|num_processes|WORLD_SIZE|split_between_processes", r"torch\.distributed|deepspeed|accelerat"),
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",

@@ -2,7 +2,7 @@
 
 **What.** `init_process_group(rank=local_rank, world_size=world_size)` with the `LOCAL_RANK` of the launcher as the rank
 and its `WORLD_SIZE` as the number of processes. Or `DistributedSampler(rank=local_rank)`, a sampler or data set of
-the project that deals out by it, or a seed that is offset by it: `torch.manual_seed(seed + local_rank)`.
+the project that distributes by it, or a seed that is offset by it: `torch.manual_seed(seed + local_rank)`.
 
 **Why it hurts.** On one machine the two ranks are the same, and the script works. On two machines each rank is taken
 twice and half of the ranks by nobody: the group never forms, and the job waits until the timeout while the GPUs are

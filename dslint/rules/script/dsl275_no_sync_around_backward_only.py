@@ -33,7 +33,7 @@ META = RuleMeta(
     name="no-sync-around-backward-only",
     kind="script",
     severity=Severity.WARNING,
-    summary="only the backward pass runs inside no_sync(): DDP decides in the forward pass, and reduces all the same",
+    summary="only the backward pass runs inside no_sync(): DDP decides in the forward pass, and reduces anyway",
     markers=(r"torch|accelerat|deepspeed|lightning",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",

@@ -5,7 +5,7 @@
 script steps it once an epoch; the steps of the prepared loader; or a limit at which the loop stops. So does an option
 that is such a limit where a command passes it, and is counted from the loader where none does.
 
-**Why it hurts.** `AcceleratedScheduler.step` expects a schedule for the loader of one process, and goes on by as many
+**Why it hurts.** `AcceleratedScheduler.step` expects a schedule for the loader of one process, and continues by as many
 steps as there are processes. On 8 GPUs the warmup is over after an eighth of its steps and the learning rate reaches
 its end after an eighth of the run. Nothing fails; with a cosine it climbs again.
 

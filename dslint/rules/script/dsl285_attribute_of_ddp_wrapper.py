@@ -18,7 +18,7 @@ FSDP, whose wrappers hand attributes on; one process.
 
 A warning after `prepare`, whose wrapper the launch chooses; an error where the script names DDP.
 
-**Evidence.** Two gloo ranks, torch 2.13: each rank stops with an AttributeError; through `module` they go on.
+**Evidence.** Two gloo ranks, torch 2.13: each rank stops with an AttributeError; through `module` they continue.
 """
 
 from __future__ import annotations

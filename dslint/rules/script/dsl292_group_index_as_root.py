@@ -5,8 +5,8 @@ count ranks of the whole job, also when a group is given. The script passes what
 `get_rank(group)`, `i % get_world_size(group)`, `group.rank()`. Or a fixed rank, for groups that are made in a loop, one
 for each machine or stage: only the first of them holds it.
 
-**Why it hurts.** In every group but the first the rank is no member: the call raises `ValueError` ("Global rank 0 is
-not part of group") or, in some releases, waits for ever. On one machine, whose only group is the first, all is well.
+**Why it hurts.** In every group but the first the rank is not a member: the call raises `ValueError` ("Global rank 0 is
+not part of group") or, in some releases, waits forever. On one machine, whose only group is the first, all is well.
 
 **Fix.** `dist.get_global_rank(group, index)`, or `group_src=` / `group_dst=` (torch 2.6 or later).
 

@@ -8,7 +8,7 @@ the length of the data set: `gather(x)[:len(dataset)]`, `gather_object(x)[:n]` a
 **Why it hurts.** A prepared loader gives every process the same number of batches and repeats samples for that.
 `gather_for_metrics` knows how many only while the loader is at its last batch: after the loop it is a plain `gather`,
 and the repeated samples count. A cut at the end takes others: results come in the order of the processes, so the
-repeated ones lie in the middle, real ones of the last process are lost, and the rest no longer stands beside its input.
+repeated ones lie in the middle, real ones of the last process are lost, and the rest no longer is next to its input.
 Nothing fails; the score depends on the number of processes.
 
 **Fix.** Call `gather_for_metrics` (not `gather`) in the loop, for each batch. Leave `apply_padding` out:

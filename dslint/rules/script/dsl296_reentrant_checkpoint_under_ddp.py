@@ -9,7 +9,7 @@ for a model of peft.
 
 **Why it hurts.** Reentrant checkpointing runs the layers without a graph, and once more in the backward pass. DDP,
 which looks through the graph, takes their parameters for unused and marks them ready at once; when the layers are
-recomputed their gradients come all the same. Every rank stops with "Expected to mark a variable ready only once".
+recomputed their gradients come anyway. Every rank stops with "Expected to mark a variable ready only once".
 
 **Fix.** `use_reentrant=False`; or `find_unused_parameters=False` where all parameters take part; or
 `static_graph=True`.

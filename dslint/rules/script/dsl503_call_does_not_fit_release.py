@@ -10,7 +10,7 @@ model was loaded.
 **Fix.** Call it as the release in use wants it, or pin a release that takes the call.
 
 **When it stays quiet.** The function takes any keyword (`**kwargs`), or a decorator of it still takes the old name; a
-test of the release, of the signature, or a handler of the `TypeError` stands around the call; the call unpacks
+test of the release, of the signature, or a handler of the `TypeError` is around the call; the call unpacks
 something that nobody knows; no known release takes the call. Arguments of the Trainers and their configs are told by
 DSL264 and DSL694. For the severity see DSL501.
 

@@ -1,6 +1,6 @@
 """An argument by position is another parameter in other releases that the project allows.
 
-**What.** A call gives a value by position, and the parameter that stands there changed its place between two releases
+**What.** A call gives a value by position, and the parameter that is there changed its place between two releases
 that the project may install: the value lands in another parameter, and both calls succeed.
 
 **Why it hurts.** Nothing fails. The run trains with a value that nobody chose: which one depends on the day of the

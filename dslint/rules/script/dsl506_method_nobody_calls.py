@@ -9,7 +9,7 @@ silently left out: metrics are not written, checkpoints not rotated, a loss not 
 
 **Fix.** Write what the release calls in its place (`on_train_epoch_end`).
 
-**When it stays quiet.** The module calls the method itself; a test of the release stands around the class; the library
+**When it stays quiet.** The module calls the method itself; a test of the release is around the class; the library
 still names the method anywhere. For the severity see DSL505.
 
 **Evidence.** `schemas/library_calls.json` and `schemas/library_changes.json`, read from the wheels of transformers, trl

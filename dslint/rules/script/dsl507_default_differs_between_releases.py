@@ -10,7 +10,7 @@ KL term, weights in bfloat16. Two machines that were set up on different days tr
 **Fix.** Write the value that you mean, or pin the release.
 
 **When it stays quiet.** The argument is given, or something is unpacked that nobody knows; all allowed releases
-have the same default; nobody says which releases are allowed; a test of the release stands around the call.
+have the same default; nobody says which releases are allowed; a test of the release is around the call.
 
 **Evidence.** `schemas/library_changes.json`: each default with the files of the two releases between which it changed.
 """

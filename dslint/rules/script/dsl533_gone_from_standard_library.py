@@ -7,7 +7,7 @@ or a fresh environment has; old training code that nobody has run since stops at
 
 **Fix.** Take what came in its place (the hint names it), or name an older Python for the project.
 
-**When it stays quiet.** A `try` or a test stands around it; the Python that the project names or that is assumed
+**When it stays quiet.** A `try` or a test is around it; the Python that the project names or that is assumed
 (docs/versions.md) has it; the module is one of the project. `distutils` is left alone: setuptools gives it, which torch
 requires where Python has none. Where no file states the Python, or a text or a workflow alone, it is a warning.
 

@@ -8,7 +8,7 @@ the trainer trains in several processes.
 of that rank only. Each rank compares its own number: the best model is the best of one share, the ranks disagree on
 whether to save or to stop, and a plateau schedule gives them different learning rates. With `rank_zero_only=True` the
 metric is not even meant to be followed: Lightning documents that it cannot be used as a monitor. What only rank 0 logs
-at all, behind a test, the callbacks of the other ranks do not find, and raise.
+at all, under a test, the callbacks of the other ranks do not find, and raise.
 
 **Fix.** `self.log("val_loss", loss, sync_dist=True)`, or log a `torchmetrics` object itself, which reduces its state.
 

@@ -5,7 +5,7 @@ the ranks alike (DSL257 tells seeds that hold the rank). A `DistributedSampler`,
 the part out.
 
 **Why it hurts.** Each process begins with another state of its generators. The parts differ: what one rank holds out
-for the validation another trains on, so that the validation tells how well the model remembers. The sampler deals out
+for the validation another trains on, so that the validation tells how well the model remembers. The sampler distributes
 places in another part on each rank: some items come twice, and others never. Nothing fails.
 
 **Fix.** `random_split(data, lengths, generator=torch.Generator().manual_seed(42))`, or one seed for all ranks before

@@ -1,4 +1,4 @@
-"""The script asks for clipping, and the DeepSpeed config that it hands on has no `gradient_clipping`.
+"""The script asks for clipping, and the DeepSpeed config that it passes on has no `gradient_clipping`.
 
 **What.** `TrainingArguments(max_grad_norm=..., deepspeed=CONFIG)`, or `accelerator.clip_grad_norm_(..., max_norm)` with
 a `DeepSpeedPlugin`, where the config (or the plugin) says nothing of `gradient_clipping`.

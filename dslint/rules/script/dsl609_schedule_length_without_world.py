@@ -13,7 +13,7 @@ for. Nothing fails.
 **Fix.** Divide by the number of processes; or ask the loader that has the sampler (`len(loader)`); in Lightning
 `self.trainer.estimated_stepping_batches`.
 
-**When it stays quiet.** The number of processes, a global batch or the number of devices takes part anywhere behind
+**When it stays quiet.** The number of processes, a global batch or the number of devices takes part anywhere after
 the numbers; the divisor is not certainly the batch size of one process; one process; no certain sign of several; a
 schedule that accelerate prepares, which runs once for each process (DSL284).
 

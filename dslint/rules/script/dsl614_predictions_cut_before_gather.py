@@ -6,7 +6,7 @@ the ranks.
 
 **Why it hurts.** The Trainer calls the function on each rank, after it has padded logits and labels and right before
 it gathers them. NCCL takes tensors on GPUs only, so a tensor of the host raises `No backend type associated with device
-type cpu` in the first evaluation. With tensors of different length NCCL waits for ever, or the rows of the ranks get
+type cpu` in the first evaluation. With tensors of different length NCCL waits forever, or the rows of the ranks get
 mixed up. In one process nothing is gathered, and the function works.
 
 **Fix.** Leave the result on its device: the Trainer moves what it has gathered to the host itself, and

@@ -3,7 +3,7 @@
 **What.** The data set of a loader holds the part of one process already: a slice by `accelerator.process_index`,
 `dataset.shard(...)`, `select` of a range, a class that keeps `files[rank::world]`. The loader then goes through
 `accelerator.prepare`. Or the part is the `train_dataset` of a Trainer or the `training_data` of `deepspeed.initialize`,
-which deal out themselves.
+which distribute themselves.
 
 **Why it hurts.** A prepared loader takes what it reads for the data of the whole job. Of N processes each gets every
 N-th batch of its own part, and N-1 of N items are never seen; an iterable data set is read by the first process alone,

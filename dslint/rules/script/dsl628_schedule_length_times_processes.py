@@ -3,7 +3,7 @@
 **What.** The numbers of a schedule come from `len(loader)` before `accelerator.prepare` has divided the loader, and are
 multiplied by `accelerator.num_processes`; then schedule and loader are prepared.
 
-**Why it hurts.** A prepared schedule goes on by N steps for each update, and the prepared loader makes 1/N of the
+**Why it hurts.** A prepared schedule continues by N steps for each update, and the prepared loader makes 1/N of the
 updates: `len(loader)` is right as it is. Multiplied, the schedule lasts N times as long as the run. The warmup is
 short of its steps, the learning rate never comes down: on 8 GPUs a cosine ends at 96 % of its height. Nothing fails.
 

@@ -1,7 +1,7 @@
 """A second prepared model is trained in a block of `accelerator.accumulate` that does not name it.
 
 **What.** Two models are prepared, both run forward in `with accelerator.accumulate(first):`, and the backward of
-their loss stands in that block. The second model is no argument of `accumulate`.
+their loss is in that block. The second model is not an argument of `accumulate`.
 
 **Why it hurts.** `accumulate` keeps the gradients of its arguments from being reduced until the last micro batch of a
 step. Those of the other model are reduced after each of them: with 8 micro batches eight times as often as needed, and

@@ -1,6 +1,6 @@
 """The first process of every machine makes, removes, moves or writes the same file or folder.
 
-**What.** A call behind `if local_rank == 0`, `accelerator.is_local_main_process` or `trainer.is_local_process_zero()`
+**What.** A call under `if local_rank == 0`, `accelerator.is_local_main_process` or `trainer.is_local_process_zero()`
 makes a folder without `exist_ok`, removes or moves a file or folder, or writes a file, under a path that is the same on
 all machines. The usual case is a helper that removes old checkpoints.
 
@@ -19,7 +19,7 @@ the machine or a temporary folder, or a name in the code says that it is a machi
 on each machine, and files that are appended to. Of any other path it is assumed that the machines share it.
 
 **Evidence.** Two gloo ranks that are the first process of a machine each: `shutil.rmtree` and `os.makedirs` of the
-second one raise; behind a test of the rank of the job they do not.
+second one raise; under a test of the rank of the job they do not.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 **What.** The training loader gets a sampler of the project that hands out the items in a fixed order, from short to
 long for example. A Trainer of Lightning trains with it in several processes.
 
-**Why it hurts.** With several processes Lightning wraps every sampler that is no `DistributedSampler`, so that each
-rank gets its share, and for training it shuffles: the order is lost, without a word. There is no curriculum any more,
+**Why it hurts.** With several processes Lightning wraps every sampler that is not a `DistributedSampler`, so that each
+rank gets its share, and for training it shuffles: the order is lost, silently. There is no curriculum any more,
 and batches of equal length are no longer such. On one GPU the order is kept.
 
 **Fix.** Make the sampler a `DistributedSampler` that deals its order out by `rank` and `num_replicas`; or give it both

@@ -7,7 +7,7 @@ attribute of the tracker, on every rank.
 **Why it hurts.** Only the main process has a run of the tracker. In the others `experiment` is a dummy whose
 attributes are all functions that do nothing: `experiment.log(...)` works, `experiment.config.update(...)` raises
 `AttributeError: 'function' object has no attribute 'update'`, and the processes that DDP starts die. `get_tracker`
-gives them a blank `GeneralTracker`, which has no `run`, no `writer` and no `log_images`.
+gives them a stub `GeneralTracker`, which has no `run`, no `writer` and no `log_images`.
 
 **Fix.** `if rank_zero_only.rank == 0:` around it, a function with `@rank_zero_only`, or
 `logger.log_hyperparams(settings)`. With accelerate: `if accelerator.is_main_process:` around it, or `accelerator.log`.

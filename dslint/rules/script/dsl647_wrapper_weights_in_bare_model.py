@@ -5,7 +5,7 @@
 model is wrapped, at the end of the script for a test, or in another script that evaluates, generates or fine-tunes.
 
 **Why it hurts.** The keys of the wrapper begin with `module.`, those of the model do not. `load_state_dict` raises
-with missing keys; with `strict=False` it loads nothing and says nothing: the run goes on with fresh weights.
+with missing keys; with `strict=False` it loads nothing and says nothing: the run continues with fresh weights.
 
 **Fix.** Save `model.module.state_dict()`, load after wrapping, or take the prefix off:
 `{k.removeprefix("module."): v for k, v in state.items()}`.

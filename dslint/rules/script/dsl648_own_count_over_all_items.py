@@ -12,7 +12,7 @@ runs go wrong. With one process the same code is right.
 the predictions. Or divide by what the rank has counted itself.
 
 **When it stays quiet.** Something reduces or gathers in the function, in one that calls it, or in what it calls; a data
-set that is no part of the loader; loaders of which nobody knows that they are divided; one process.
+set that is not part of the loader; loaders of which nobody knows that they are divided; one process.
 
 **Evidence.** Two gloo ranks, torch 2.13, ten samples and all answers right: each rank counts five of them and prints
 0.5; with the sums reduced before the division 1.0.

@@ -1,6 +1,6 @@
 """The ranks that hold parts of one model get different data.
 
-**What.** A pipeline of DeepSpeed with several stages is fed by a loader whose `DistributedSampler` deals out to all
+**What.** A pipeline of DeepSpeed with several stages is fed by a loader whose `DistributedSampler` distributes to all
 ranks of the job. Or all ranks hold parts of one model by tensor parallelism (`deepspeed.init_inference` with `tp_size`
 or `mp_size` the number of ranks), and each rank takes its own share of the inputs.
 

@@ -3,7 +3,7 @@
 **What.** `get_scheduler(..., num_warmup_steps=warmup, num_training_steps=steps * accelerator.num_processes)`, and
 accelerate prepares the schedule.
 
-**Why it hurts.** A prepared schedule goes on by N steps for each update. Its length counts that, its warmup does not:
+**Why it hurts.** A prepared schedule continues by N steps for each update. Its length counts that, its warmup does not:
 on eight GPUs a warmup of 1000 updates is over after 125, and the learning rate is at its peak while Adam knows nothing
 yet. Nothing fails.
 

@@ -1,7 +1,7 @@
 """The optimizer of each rank has another learning rate.
 
 **What.** `lr`, `weight_decay` or another number of an optimizer differs between the ranks for certain: it was written
-behind a test of the rank (`if is_main_process: settings.lr = wandb.config.lr`), or computed from the rank. The same of
+under a test of the rank (`if is_main_process: settings.lr = wandb.config.lr`), or computed from the rank. The same of
 `group["lr"] = rate` for the groups of an optimizer, where the rate follows from what this rank alone has drawn: the KL
 divergence of its own rollouts.
 

@@ -1,7 +1,7 @@
 """A layer of the model is replaced by a new one after `DistributedDataParallel` has wrapped the model.
 
 **What.** `model.module.head = nn.Linear(...)`, also in a method of the model (`model.module.expand(10)`), after
-`model = DDP(net)`, and training goes on with the same wrapper.
+`model = DDP(net)`, and training continues with the same wrapper.
 
 **Why it hurts.** DDP takes the parameters when it is made: the gradients of the new layer are never reduced. Its first
 weights are those that each rank has drawn. Each rank trains a layer of its own on its own data, and the one of rank 0

@@ -10,7 +10,7 @@ of gradients that belong to different heads, and the head of rank 0 is saved. No
 
 **Fix.** Wrap the second module as well, or make both parts of one module and wrap that.
 
-**When it stays quiet.** A module without parameters; one that stands inside a wrapped one, or is wrapped in some runs;
+**When it stays quiet.** A module without parameters; one that is inside a wrapped one, or is wrapped in some runs;
 gradients that the script reduces itself; an optimizer that averages (Horovod), or that an engine takes; modules of
 which nobody knows what they are; one process.
 

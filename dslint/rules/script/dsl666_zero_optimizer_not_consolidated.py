@@ -1,11 +1,11 @@
-"""The state of a `ZeroRedundancyOptimizer` is asked for, and nobody has put it together.
+"""The state of a `ZeroRedundancyOptimizer` is requested, and nobody has put it together.
 
 **What.** `optimizer.state_dict()` of a `ZeroRedundancyOptimizer` without a `consolidate_state_dict()` before it, or
 with one that only some ranks call; or every rank asks for what was put together on one.
 
 **Why it hurts.** Each rank holds the moments of its own share. `state_dict()` raises on a rank that has not gathered
 the others: at the first save, after the first epoch, on rank 0, while the other ranks wait for it in the next
-collective. Old releases saved the share of one rank without a word.
+collective. Old releases saved the share of one rank silently.
 
 **Fix.** `optimizer.consolidate_state_dict(to=0)` on every rank, before rank 0 asks for the state.
 

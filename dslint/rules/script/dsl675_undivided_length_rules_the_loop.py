@@ -15,7 +15,7 @@ and the learning rate never comes down. Nothing fails.
 scripts that compute the number again; schedules that are prepared (DSL284, DSL628); `split_batches=True` and
 Accelerators whose arguments nobody knows; one process.
 
-**Evidence.** Two gloo ranks, accelerate 1.15: of 8 steps that are asked for, a loop whose epochs count the undivided
+**Evidence.** Two gloo ranks, accelerate 1.15: of 8 steps that are requested, a loop whose epochs count the undivided
 loader makes 4.
 """
 

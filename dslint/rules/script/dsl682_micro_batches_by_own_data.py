@@ -5,7 +5,7 @@ as soon as `used + n > max_tokens`. The loop over the pieces runs the forward or
 ZeRO-3 has wrapped, or another collective, and the number of pieces was never agreed upon.
 
 **Why it hurts.** Batches of equal size hold different numbers of tokens, so that one rank has 5 pieces and another 6.
-The rank with fewer goes on to its optimizer step or to the norm of the gradients, the other waits for it in the next
+The rank with fewer continues to its optimizer step or to the norm of the gradients, the other waits for it in the next
 forward: the job hangs, at a step that depends on the data.
 
 **Fix.** Reduce the number first (`dist.all_reduce(count, op=dist.ReduceOp.MAX)`, or the `dp_group` argument of helpers

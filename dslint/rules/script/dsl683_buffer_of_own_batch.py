@@ -6,7 +6,7 @@ the module reduces or gathers over the ranks.
 
 **Why it hurts.** At the start of each forward pass DDP copies the buffers of rank 0 over those of the others, so that
 what they have seen is lost: on eight GPUs the codebook or queue learns from an eighth of the data. With
-`broadcast_buffers=False` each rank goes on with a buffer of its own, and rank 0 saves its own. Nothing fails.
+`broadcast_buffers=False` each rank continues with a buffer of its own, and rank 0 saves its own. Nothing fails.
 
 **Fix.** Reduce what is added over the ranks (`dist.all_reduce(counts)`), or gather it (`dist.all_gather`), before it is
 written into the buffer.

@@ -12,7 +12,7 @@ Accelerator keeps only the gradients of the last backward. Nothing fails, and wi
 **Fix.** One backward of the sum: `accelerator.backward(a + b)`. Micro batches that the script makes itself belong into
 `with accelerator.accumulate(model)`, with `gradient_accumulation_steps` for the Accelerator.
 
-**When it stays quiet.** It is not certain that DeepSpeed trains; a step, or clearing, stands between the backwards (two
+**When it stays quiet.** It is not certain that DeepSpeed trains; a step, or clearing, is between the backwards (two
 models that take turns); no step of the script follows; the engine is told of several micro batches and counts the
 backwards itself; the script says where a step ends (`set_gradient_accumulation_boundary`, `sync_gradients`).
 

@@ -1,4 +1,4 @@
-"""A second model is loaded while ZeRO stage 3 is in force, and run without an engine.
+"""A second model is loaded while ZeRO stage 3 is active, and run without an engine.
 
 **What.** `from_pretrained` runs after the `TrainingArguments` (or the `HfDeepSpeedConfig`, or an Accelerator with a
 `DeepSpeedPlugin`) with a config of ZeRO stage 3 were made. Its model, a scorer of a metric or a teacher, is called
@@ -40,7 +40,7 @@ META = RuleMeta(
     name="second-model-without-engine",
     kind="script",
     severity=Severity.ERROR,
-    summary="a second model is loaded while ZeRO stage 3 is in force and runs without an engine: its weights are empty",
+    summary="a second model is loaded while ZeRO stage 3 is active and runs without an engine: its weights are empty",
     markers=(r"from_pretrained", r"[dD]eep[sS]peed"),
     references=(
         "https://github.com/huggingface/transformers/issues/15244",

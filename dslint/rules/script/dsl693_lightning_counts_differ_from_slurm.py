@@ -41,7 +41,7 @@ META = RuleMeta(
         "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html",
     ),
     depends_on_run=True,
-    no_experiment="it takes Slurm and Lightning; the test stands in the source of Lightning",
+    no_experiment="it takes Slurm and Lightning; the test is in the source of Lightning",
 )
 
 

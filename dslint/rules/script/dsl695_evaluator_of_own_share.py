@@ -37,7 +37,7 @@ META = RuleMeta(
         "https://github.com/facebookresearch/detectron2/issues/1838",
         "detectron2/evaluation/coco_evaluation.py",
     ),
-    no_experiment="detectron2 is no part of the machines on which experiments run.",
+    no_experiment="detectron2 is not part of the machines on which experiments run.",
 )
 
 
