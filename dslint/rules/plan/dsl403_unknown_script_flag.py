@@ -273,7 +273,7 @@ def _unknown(plan: RunPlan, parser: ScriptParser, problem: Problem, word: Word) 
     meant = similar(flag, parser)
     option = parser.option(meant) if meant else None
     ends = "every process stops with `ValueError` from HfArgumentParser"
-    error = ends if parser.kind != "argparse" else "every process stops with `error: unrecognized arguments`"
+    error = ends if parser.kind != "argparse" else "every process stops with `unrecognized arguments`"
     places = [option.location.labelled(f"`{meant}` is declared here")] if option is not None else []
     if parser.location is not None:
         places.append(parser.location.labelled("the command line is parsed here"))
@@ -294,8 +294,7 @@ def _leftover(plan: RunPlan, parser: ScriptParser, word: Word) -> Finding:
     places = () if parser.location is None else (parser.location.labelled("the command line is parsed here"),)
     return META.finding(
         place_of(word),
-        f"`{word.text}` belongs to no option of `{plan.script}`: every process stops with"
-        " `error: unrecognized arguments`",
+        f"`{word.text}` belongs to no option of `{plan.script}`: every process stops with `unrecognized arguments`",
         hint=f"Write `{meant}`" if meant else "Put an option before it, quote it with the word before it, or remove it",
         related=places,
         severity=Severity.WARNING if plan.command.in_docs else None,

@@ -93,7 +93,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     yield META.finding(
         word.location,
         "`torch.distributed.launch` is deprecated since torch 1.9"
-        + (": it passes `--local-rank` to the script, which torchrun does not" if passes else " and will be removed"),
+        + (" and passes `--local-rank`, which torchrun does not" if passes else " and will be removed"),
         hint="Use torchrun, and read `LOCAL_RANK` from the environment in the script",
         fix=_fix(plan, command),
     )
