@@ -91,7 +91,7 @@ def _finding(run: RunQuery, meta: RuleMeta, block: _Block, owner: Instance) -> F
         return None
     cleared, step = block.cleared, block.step
     what = f"the {count} micro batches" if count else "the micro batches"
-    when = "" if count else " once there are several"
+    when = "" if count else " of several"
     return run.finding(
         meta,
         cleared.module,

@@ -1,7 +1,7 @@
 """How the messages read: headlines are short, and in the field's words.
 
-The figures are those of all messages of the examples (``python scripts/print_messages.py --words`` prints them). What is
-to be done belongs in the hint, and other places are related locations.
+The figures are those of all messages of the examples (``python scripts/print_messages.py --words`` prints them). What
+is to be done belongs in the hint, and other places are related locations.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def test_headlines_are_short(printed: list[str]) -> None:
 
 
 def test_what_a_person_is_told_is_in_plain_words(printed: list[str]) -> None:
-    assert {line.strip(): words for line in printed if (words := old_words(line))} == {}
+    # The names of rules are stable, whatever their words.
+    told = [line.strip() for line in printed if line.startswith(" ")]
+    assert {line: words for line in told if (words := old_words(line))} == {}
 
 
 def test_the_pages_of_the_rules_are_in_plain_words() -> None:

@@ -203,7 +203,7 @@ EXAMPLES = (
             "(training_", "(_, training_"),
         "requirements.txt": "transformers==4.56.0\n",
     }),
-    good("an imported name that stands for a class of the file further down", {
+    good("an imported name that refers to a class of the file further down", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
         "train.py": TRAINER.replace("\nparser =", _OWN.replace("class Training", "class My").replace(
             "\n\nparser", "\n\nTrainingArguments = MyArguments\nparser")),
@@ -302,7 +302,7 @@ def _unknown(plan: RunPlan, parser: ScriptParser, problem: Problem, word: Word) 
     meant = similar(flag, parser)
     option = parser.option(meant) if meant else None
     ends = "every process stops with `ValueError` from HfArgumentParser"
-    error = ends if parser.kind != "argparse" else "every process stops with `error: unrecognized arguments`"
+    error = ends if parser.kind != "argparse" else "every process stops with `unrecognized arguments`"
     places = [option.location.labelled(f"`{meant}` is declared here")] if option is not None else []
     if parser.location is not None:
         places.append(parser.location.labelled("the command line is parsed here"))
@@ -323,8 +323,7 @@ def _leftover(plan: RunPlan, parser: ScriptParser, word: Word) -> Finding:
     places = () if parser.location is None else (parser.location.labelled("the command line is parsed here"),)
     return META.finding(
         place_of(word),
-        f"`{word.text}` belongs to no option of `{plan.script}`: every process stops with"
-        " `error: unrecognized arguments`",
+        f"`{word.text}` belongs to no option of `{plan.script}`: every process stops with `unrecognized arguments`",
         hint=f"Write `{meant}`" if meant else "Put an option before it, quote it with the word before it, or remove it",
         related=places,
         severity=Severity.WARNING if plan.command.in_docs else None,

@@ -188,7 +188,7 @@ def _finding(plan: RunPlan, flag: Flag, owner: tuple[str, str], found: Standing,
     does = "removed in" if found.is_removed else "new in"
     takes = f"{who} does not take `{flag.name}` ({does} {found.release})"
     if found.reach == "later":
-        takes = f"{who} allows {found.release} and later, which do not take `{flag.name}`"
+        takes = f"{found.library} {found.release} and later do not take `{flag.name}`"
     advice = hint(owner, name, "" if found.is_removed else f"{found.library}>={found.release}")
     word = next((w for w in plan.command.script_args if w.location == flag.location), None)
     return META.finding(

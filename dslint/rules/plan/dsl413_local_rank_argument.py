@@ -173,7 +173,7 @@ def _refused(plan: RunPlan, found: LocalRank, launcher: str, flag: str, severity
     fix = Fix("Declare the local rank in both spellings", (found.insertion,)) if found.insertion else None
     return META.finding(
         _place(plan),
-        f"{launcher} passes `{flag}=N`{since}, which the script's parser does not accept: every process stops",
+        f"{launcher} passes `{flag}=N`{since}: the script refuses it, and every process stops",
         hint='Declare `parser.add_argument("--local_rank", "--local-rank", type=int, default=-1)`',
         related=((found.declared or found.parser).labelled("the arguments that the script declares"),),
         fix=fix,

@@ -52,7 +52,7 @@ _CONFIG = """\
 _NONE = '{\n  "train_micro_batch_size_per_gpu": "auto",\n  "zero_optimization": {"stage": 2}\n}\n'
 
 EXAMPLES = (
-    bad("cosine is asked for, and the rate never decays", {
+    bad("cosine is requested, and the rate never decays", {
         "run.sh": _RUN % "cosine", "train.py": TRAINER, "ds.json": _CONFIG,
     }, "run.sh:1", fixed={"ds.json": _NONE}),
     good("the same shape", {"run.sh": _RUN % "constant_with_warmup", "train.py": TRAINER, "ds.json": _CONFIG}),
@@ -60,9 +60,9 @@ EXAMPLES = (
 )  # fmt: skip
 
 _SHAPES = {
-    "WarmupLR": ("constant_with_warmup", "constant", "it never decays"),
-    "WarmupDecayLR": ("linear", "linear", "it decays linearly"),
-    "WarmupCosineLR": ("cosine", "cosine", "it decays as a cosine"),
+    "WarmupLR": ("constant_with_warmup", "constant", "the rate never decays"),
+    "WarmupDecayLR": ("linear", "linear", "the rate decays linearly"),
+    "WarmupCosineLR": ("cosine", "cosine", "the rate decays as a cosine"),
     "OneCycle": ("", "", "it runs one cycle"),
     "LRRangeTest": ("", "", "it runs a range test"),
 }

@@ -67,7 +67,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     edits = insert_member(doc, "", _KEY[1:], '"auto"')
     yield META.finding(
         doc.value(""),
-        f"`gradient_clipping` is missing: {does}, and the Trainer's `max_grad_norm` {_shown(norm)} is never applied",
+        f"`gradient_clipping` is missing: {does}, and `max_grad_norm` {_shown(norm)} is never applied",
         hint='Add `"gradient_clipping": "auto"`: `max_grad_norm` then fills it',
         related=(
             *(o.labelled(f"max_grad_norm {norm.get():g}") for o in norm.origins),
@@ -101,7 +101,7 @@ def _same(peer: Peer, norm: Fact[float]) -> bool:
 
 
 def _shown(norm: Fact[float]) -> str:
-    return f"{norm.get():g}" if norm.origins else f"{norm.get():g} (its default)"
+    return f"{norm.get():g}" if norm.origins else f"{norm.get():g} (default)"
 
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out --bf16 True%s\n"

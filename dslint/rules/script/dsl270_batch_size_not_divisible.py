@@ -133,8 +133,8 @@ def _places_at_stage_3(run: RunQuery) -> tuple[Location, ...] | None:
 def _loss(left_out: int, sharded: bool) -> str:
     """What comes of it: ``left_out`` items after a floor division, 0 when the items are dealt out one by one."""
     if left_out:
-        what = f"so `//` gives {left_out} of them to no rank"
-        return what + (" or hangs some in ZeRO-3" if sharded else "")
+        what = f"so `//` drops {left_out} of them"
+        return what + (" and ZeRO-3 may hang" if sharded else "")
     return "so ranks run unequally often" + (" and ZeRO-3 hangs in the last gather" if sharded else "")
 
 
@@ -189,7 +189,7 @@ EXAMPLES = (
         world_size=2,
     ),
     bad(
-        "a helper of another file deals out the prompts of the script",
+        "a helper of another file distributes the prompts of the script",
         {
             "infer.py": _GENERATES,
             "deal.py": (
@@ -201,7 +201,7 @@ EXAMPLES = (
         world_size=4,
     ),
     good(
-        "a helper of another file deals out as many prompts for each rank",
+        "a helper of another file distributes as many prompts for each rank",
         {
             "infer.py": _GENERATES.replace("'f', 'g'", "'f', 'g', 'h'"),
             "deal.py": (

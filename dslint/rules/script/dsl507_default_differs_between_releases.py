@@ -82,8 +82,8 @@ def _finding(
     return view.finding(
         META,
         call.node,
-        f"`{change.names[0]}` defaults to {change.before} before {call.library} {change.since} and to {change.after} "
-        f"since: {change.effect}",
+        f"`{change.names[0]}` defaults to {change.after} since {call.library} {change.since} ({change.before} before): "
+        f"{change.effect}",
         hint=f"Write `{change.names[0]}=` with the value that you intend, or pin the release{more}",
         related=(*view.allowance(call.library).origins, *places),
         severity=change.severity,
