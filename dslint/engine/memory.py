@@ -83,6 +83,15 @@ class Memory:
         self._parts: dict[str, Inputs] = {}
         self._reads: dict[str, tuple[LaunchFile, LaunchRead, frozenset[str]]] = {}
 
+    def take_over(self, other: Memory, changed: set[str]) -> None:
+        """Take the findings of one that knew other versions of libraries: of no script do they hold.
+
+        They are said until it is judged again, as those of a script that imports what has changed.
+        """
+        self.scripts = {path: row for path, row in other.scripts.items() if path in self._candidates}
+        self.stale, self.fresh, self.shown = set(self.scripts), other.fresh | changed, other.shown
+        self.judge.seconds, self.unused = other.judge.seconds, other.unused
+
     @property
     def given(self) -> set[str]:
         """The files that are judged."""
