@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from inspect import signature
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -331,7 +331,7 @@ def load(code: str) -> ScriptRule:
     return _load(code, project_version())
 
 
-@cache
+@lru_cache(maxsize=2048)
 def _load(code: str, _: int) -> ScriptRule:
     from dslint.rules.registry import load_rule
 

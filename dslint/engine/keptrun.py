@@ -79,7 +79,8 @@ class KeptRun(Run):
         result = self._with_known_unused(self.judged(inputs, reads, joined, memory.found.missing))
         if self.is_settled:
             memory.fresh.clear()
-            memory.forget_unused(inputs, joined.plans, (*inputs.configs, *self.embedded, *inputs.accelerate))
+        # Also while somebody types without a pause, when no look comes to its end.
+        memory.forget_unused(inputs, joined.plans, (*inputs.configs, *self.embedded, *inputs.accelerate))
         return result
 
     def _with_known_unused(self, result: Result) -> Result:
@@ -182,6 +183,8 @@ class KeptRun(Run):
         memory = self._memory
         if not self._is_first or job.path not in memory.scripts or memory.judge.is_quick(job.path):
             return None
+        if (said := memory.said(job)) is not None:
+            return said
         content = digest(job.raw)
         codes = rules_by_marker(job.raw, self.enabled, job.context.vocabulary)
         if self.results is not None:

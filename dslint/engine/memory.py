@@ -72,6 +72,7 @@ class Memory:
         # Suppressions that nothing needs, as the last look said that had judged all that has changed.
         self.unused: set[tuple[str, str]] = set()
         self.shown: dict[str, tuple[str, list[Finding]]] = {}
+        self._said: dict[str, tuple[bytes, list[Finding]]] = {}
         self._before: dict[str, bytes] = {}
         self.documents: dict[tuple[str, int], tuple[Any, Context, list[Finding]]] = {}
         self.embedded: dict[str, tuple[bytes, list[DataDoc]]] = {}
@@ -81,6 +82,15 @@ class Memory:
         self._on_disk: set[str] = set()
         self._parts: dict[str, Inputs] = {}
         self._reads: dict[str, tuple[LaunchFile, LaunchRead, frozenset[str]]] = {}
+
+    def take_over(self, other: Memory, changed: set[str]) -> None:
+        """Take the findings of one that knew other versions of libraries: of no script do they hold.
+
+        They are said until it is judged again, as those of a script that imports what has changed.
+        """
+        self.scripts = {path: row for path, row in other.scripts.items() if path in self._candidates}
+        self.stale, self.fresh, self.shown = set(self.scripts), other.fresh | changed, other.shown
+        self.judge.seconds, self.unused = other.judge.seconds, other.unused
 
     @property
     def given(self) -> set[str]:
@@ -147,9 +157,15 @@ class Memory:
         """A script has been judged."""
         self.scripts[path] = row
         self.stale.discard(path)
+        self._said.pop(path, None)
         is_read = not any(finding.code == SYNTAX_ERROR.code for finding in row.findings)
         if is_read and path in self.texts and (text := row.text) is not None:
             self.shown[path] = text, list(row.findings)
+
+    def said(self, job: Job) -> list[Finding] | None:
+        """What was said of this text at once, if it was: another file may have changed since."""
+        raw, findings = self._said.get(job.path, (b"", None))
+        return findings if raw == job.raw else None
 
     def shown_at_once(self, job: Job) -> list[Finding] | None:
         """What is said of a script whose text has changed, before it is judged; ``None`` where it is judged at once."""
@@ -163,6 +179,7 @@ class Memory:
         found = self.judge.at_once(job, findings)
         if found is not None:
             self.shown[job.path] = text, found
+            self._said[job.path] = job.raw, found
         return found
 
     # -- what was read -----------------------------------------------------------------------------------------
@@ -211,3 +228,4 @@ class Memory:
         self.documents = {key: row for key, row in self.documents.items() if key[1] in alive}
         self.scripts = {path: row for path, row in self.scripts.items() if path in self._candidates}
         self.shown = {path: row for path, row in self.shown.items() if path in self.texts}
+        self._said = {path: row for path, row in self._said.items() if path in self.texts}

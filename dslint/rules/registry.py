@@ -34,6 +34,10 @@ _FOREIGN = re.compile(r"(?!DSL)[A-Z]{2,8}\d{0,3}")
 
 def use_project_rules(rules: Sequence[tuple[RuleInfo, LoadedRule]], *, are_missing: bool = False) -> None:
     """These, and no others, are the rules of the project. ``are_missing``: its settings name some, not loaded."""
+    _State.are_missing = are_missing
+    # Each look of an editor's server says it again: what was made for these rules holds on.
+    if [loaded for _, loaded in rules] == list(PROJECT.values()):
+        return
     for code in PROJECT:
         del BY_NAME[BY_CODE.pop(code).name]
     PROJECT.clear()
@@ -41,7 +45,6 @@ def use_project_rules(rules: Sequence[tuple[RuleInfo, LoadedRule]], *, are_missi
         BY_CODE[info.code] = BY_NAME[info.name] = info
         PROJECT[info.code] = loaded
     _State.version += 1
-    _State.are_missing = are_missing
 
 
 def project_version() -> int:

@@ -113,6 +113,16 @@ def test_every_look_is_as_good_as_the_first(folder: Path) -> None:
     assert len(different) >= 12
 
 
+def test_another_release_is_told_before_the_scripts_are_judged_again(folder: Path) -> None:
+    session = Session(".", load_settings(Path(), {}))
+    before = places(session.look({}, lambda: False), "names.py")
+    texts = {"requirements.txt": "# none of them is new\ndeepspeed==0.14.4\ntorch==1.12.1\n"}
+    look = session.look(texts, lambda: False, is_quick=True, is_first=True)
+    assert not look.is_settled
+    assert places(look, "names.py") == before
+    assert shown(session.look(texts, lambda: False).result.findings) == fresh(texts)
+
+
 def test_a_quick_look_judges_what_has_changed(folder: Path) -> None:
     session = Session(".", load_settings(Path(), {}))
     session.look({}, lambda: False)
