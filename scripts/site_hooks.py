@@ -29,10 +29,20 @@ _RULE = re.compile(r"rules/(?P<code>DSL\d+)-[\w-]+\.md")
 _FACTS = re.compile(r"^\*\*(error|warning|info)\*\* · .*$", re.M)
 # What generated pages begin with; the title of a page must be its first element.
 _NOTE = re.compile(r"\A(<!--.*?-->\s*)+", re.S)
+# What the theme says around the text.
+_CHINESE_LABELS = {
+    "Table of contents": "目录",
+    "Back to top": "回到页面顶部",
+    "Skip to content": "跳转至正文",
+    "Search": "搜索",
+    "Previous": "上一页",
+    "Next": "下一页",
+}
+_LABEL = re.compile(rf"(?P<lead>[>\"]\s*)(?P<label>{'|'.join(_CHINESE_LABELS)})(?=\s*[<\":])")
 # A line break between two Chinese characters or marks is no space there.
 _HAN_BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
-# Pages that have the width of the menu, in which they are alone.
-_WIDE = ("index.md", "rules/README.md")
+# Pages that need the width of the menu, for a table or since they are alone in it.
+_WIDE = ("index.md", "rules/README.md", "comparison.md")
 
 
 def on_config(config: Any) -> Any:
@@ -73,8 +83,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Say that Chinese pages are in Chinese, which decides the glyphs."""
-    return output.replace('<html lang="en"', '<html lang="zh-CN"', 1) if _is_chinese(page.file.src_uri) else output
+    """Say that Chinese pages are in Chinese, which decides the glyphs, and so are the words around the text."""
+    if not _is_chinese(page.file.src_uri):
+        return output
+    output = output.replace('<html lang="en"', '<html lang="zh-CN"', 1)
+    return _LABEL.sub(lambda match: f"{match['lead']}{_CHINESE_LABELS[match['label']]}", output)
 
 
 def _is_chinese(uri: str) -> bool:

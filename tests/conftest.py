@@ -24,6 +24,7 @@ LONGEST = (
     "probe/test_probe_cluster.py",
     "probe/test_probe_incidents.py",
     "house/test_wheel.py",
+    "house/test_site.py",
     "oracle/test_divergence_oracle.py",
     "probe/test_probe_processes.py",
     "launchers/test_launchers_started.py",
