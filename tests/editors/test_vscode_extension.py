@@ -1,4 +1,4 @@
-"""The VS Code extension: npm installs, checks, builds, tests and packages it, and its tables agree with those of dslint."""
+"""The VS Code extension: npm installs, checks, builds, tests and packages it; its tables are those of dslint."""
 
 from __future__ import annotations
 

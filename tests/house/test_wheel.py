@@ -104,7 +104,9 @@ def test_the_source_distribution_holds_the_tests_and_gives_the_same_wheel(wheel:
         *("scripts/test.sh", "docs/rules/README.md"),
     )
     assert {*committed, "LICENSE", "CHANGELOG.md", "schemas/deepspeed/history.json"} <= names
-    assert not [name for name in names if name.startswith((".git/", ".venv", "shared")) or name.endswith((".pyc", ".vsix"))]
+    assert not [
+        name for name in names if name.startswith((".git/", ".venv", "shared")) or name.endswith((".pyc", ".vsix"))
+    ]
     assert not [name for name in names if "/node_modules/" in name or name.startswith("editors/vscode/dist/")]
     install(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path / "again", built, cwd=tmp_path)
     (again,) = (tmp_path / "again").iterdir()
