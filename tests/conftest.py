@@ -21,6 +21,7 @@ LONGEST = (
     "probe/test_probe_library.py",
     "differential/test_agreement.py",
     "house/test_quality.py",
+    "editors/test_vscode_extension.py",
     "probe/test_probe_cluster.py",
     "probe/test_probe_incidents.py",
     "house/test_wheel.py",

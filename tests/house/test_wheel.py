@@ -108,9 +108,9 @@ def test_the_source_distribution_holds_the_tests_and_gives_the_same_wheel(wheel:
     )
     assert {*committed, "LICENSE", "CHANGELOG.md", "schemas/deepspeed/history.json"} <= names
     assert tracked() <= names
-    assert not [
-        name for name in names if name.startswith((".git/", ".venv", "shared", "site/")) or name.endswith(".pyc")
-    ]
+    unwanted = (".git/", ".venv", "shared", "site/", "editors/vscode/dist/")
+    assert not [name for name in names if name.startswith(unwanted) or name.endswith((".pyc", ".vsix"))]
+    assert not [name for name in names if "/node_modules/" in name]
     described(wheel, built)
     install(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path / "again", built, cwd=tmp_path)
     (again,) = (tmp_path / "again").iterdir()

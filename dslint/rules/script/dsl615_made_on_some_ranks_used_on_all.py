@@ -174,8 +174,11 @@ def _finding(
         META,
         event.module,
         event.node,
-        f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
+        f"each machine calls `{called}`, but only the first made what it needs: on the others it raises ({why})"
+        if is_elsewhere
+        else f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
         f" others raise ({why})",
+        severity=Severity.WARNING if is_elsewhere else None,
         hint="Put the test of the rank around this call too, and leave collectives outside of it",
         related=related,  # type: ignore[arg-type]
         facts={"called": called},

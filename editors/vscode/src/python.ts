@@ -1,26 +1,20 @@
 /** The interpreter that the Python extension has chosen, where that extension is there. */
+import type { PythonExtension } from '@vscode/python-extension';
 import * as vscode from 'vscode';
 
 const ID = 'ms-python.python';
 
-/** The part of the extension's interface that is used; `@vscode/python-extension` describes all of it. */
-interface PythonApi {
-  environments: {
-    getActiveEnvironmentPath(resource?: vscode.Uri): { path: string };
-    resolveEnvironment(path: { path: string }): Promise<{ executable: { uri?: vscode.Uri } } | undefined>;
-    onDidChangeActiveEnvironmentPath: vscode.Event<unknown>;
-  };
-}
+type Api = Pick<PythonExtension, 'environments'>;
 
-async function api(): Promise<PythonApi | undefined> {
-  const extension = vscode.extensions.getExtension<PythonApi>(ID);
+async function api(): Promise<Api | undefined> {
+  const extension = vscode.extensions.getExtension<Partial<Api> | undefined>(ID);
   if (extension === undefined) {
     return undefined;
   }
   try {
     const found = extension.isActive ? extension.exports : await extension.activate();
     // Versions before 2023 have another interface.
-    return typeof found?.environments?.getActiveEnvironmentPath === 'function' ? found : undefined;
+    return found?.environments === undefined ? undefined : { environments: found.environments };
   } catch {
     return undefined;
   }

@@ -116,6 +116,9 @@ export class Server implements vscode.Disposable {
   private missing(found: Found): void {
     const advice = adviceFor(found, paths()[0], isMadeByUv);
     this.advice = advice;
+    if (!vscode.workspace.isTrusted) {
+      advice.message += ' In Restricted Mode nothing of the workspace is run.';
+    }
     this.output.warn([advice.message, ...advice.commands].join('\n  '));
     this.show('not found', advice.message, vscode.LanguageStatusSeverity.Error);
     const buttons = advice.commands.length > 0 ? [COPY, RESTART, SETTINGS] : [RESTART, SETTINGS];

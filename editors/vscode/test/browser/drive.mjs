@@ -5,7 +5,8 @@
  *   node test/browser/drive.mjs --code-server PATH --chromium PATH --python PATH [--out FOLDER] [--only NAME] [--keep]
  *
  * `--code-server` is the program, or its `out/node/entry.js`; `--python` an interpreter that has deepspeed-lint[server].
- * Each step is one line, a screenshot and its time; the first that fails ends the run with exit code 1.
+ * Each step is one line, a screenshot and its time; the first that fails ends its scene, and the exit code is 1.
+ * `picture.png` is the one of docs/images/vscode.png.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -68,6 +69,8 @@ function settings(more) {
     'window.menuBarVisibility': 'hidden',
     'editor.minimap.enabled': false,
     'editor.fontSize': 13,
+    'editor.occurrencesHighlight': 'off',
+    'editor.selectionHighlight': false,
     'dslint.interpreter': resolve(values.python),
   };
   writeFileSync(file, JSON.stringify({ ...common, ...more }));
@@ -75,9 +78,9 @@ function settings(more) {
 
 async function play(browser, name, scene) {
   const folder = project(name);
+  const address = scene.workspace === undefined ? ['folder', folder] : ['workspace', scene.workspace(folder)];
   scene.prepare?.(folder);
-  const own = scene.settings?.(folder) ?? {};
-  settings(own);
+  settings(scene.settings?.(folder) ?? {});
   const port = await freePort();
   const [command, ...args] = codeServer('--auth', 'none', '--bind-addr', `127.0.0.1:${port}`, '--disable-telemetry', '--disable-update-check');
   const environment = { ...process.env, XDG_CACHE_HOME: join(root, 'cache'), ...scene.environment?.(folder) };
@@ -85,7 +88,7 @@ async function play(browser, name, scene) {
   const log = [];
   server.stdout.on('data', (data) => log.push(data.toString()));
   server.stderr.on('data', (data) => log.push(data.toString()));
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['clipboard-read', 'clipboard-write'] });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, permissions: ['clipboard-read', 'clipboard-write'] });
   const page = await context.newPage();
   let number = 0;
   const step = async (title, work) => {
@@ -100,9 +103,9 @@ async function play(browser, name, scene) {
   };
   try {
     await until(async () => (await fetch(`http://127.0.0.1:${port}/healthz`)).ok);
-    await page.goto(`http://127.0.0.1:${port}/?folder=${encodeURIComponent(folder)}`);
+    await page.goto(`http://127.0.0.1:${port}/?${new URLSearchParams([address])}`);
     await page.waitForSelector('.monaco-workbench .explorer-viewlet', { timeout: 60_000 });
-    await scene.play({ page, step, folder, change: (more) => settings({ ...own, ...more }) });
+    await scene.play({ page, step, folder, picture: join(values.out, 'picture.png') });
   } catch (error) {
     console.log(log.join('').slice(-2000));
     throw error;

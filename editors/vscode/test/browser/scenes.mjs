@@ -1,6 +1,6 @@
 /** What is tried in the front end, one scene after the other, each in a copy of the incident of its own. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const CONFIG = 'scripts/zero2.json';
@@ -14,6 +14,22 @@ async function open(page, name) {
   await page.waitForTimeout(400);
   await page.keyboard.press('Enter');
   await page.waitForSelector(`.tab.active:has-text("${name.split('/').at(-1)}")`);
+}
+
+async function until(page, isDone) {
+  const end = Date.now() + 60_000;
+  while (!(await isDone())) {
+    if (Date.now() > end) {
+      throw new Error('too late');
+    }
+    await page.waitForTimeout(200);
+  }
+}
+
+/** A preview shows a text: it stands in frames of its own. */
+async function preview(page, text) {
+  const isThere = async (frame) => ((await frame.textContent('body', { timeout: 1_000 }).catch(() => '')) ?? '').includes(text);
+  await until(page, async () => (await Promise.all(page.frames().map(isThere))).includes(true));
 }
 
 /** Run a command of the palette by its title. */
@@ -34,11 +50,16 @@ async function goTo(page, line, column) {
   await page.waitForTimeout(200);
 }
 
-/** Show the hover of the cursor; returns the beginning of its text. */
+/** Show the hover of the cursor, where a server may still begin; returns the beginning of its text. */
 async function hover(page, text) {
-  await page.keyboard.press('Control+K');
-  await page.keyboard.press('Control+I');
-  const shown = await page.waitForSelector(`.monaco-hover:visible:has-text("${text}")`);
+  const wanted = `.monaco-hover:visible:has-text("${text}")`;
+  await until(page, async () => {
+    await page.keyboard.press('Control+K');
+    await page.keyboard.press('Control+I');
+    await page.waitForTimeout(1_500);
+    return (await page.locator(wanted).count()) > 0;
+  });
+  const shown = await page.waitForSelector(wanted);
   return (await shown.innerText()).slice(0, 90).replaceAll('\n', ' ');
 }
 
@@ -80,7 +101,7 @@ const gone = (page, selector) => page.waitForSelector(selector, { state: 'detach
 
 export const SCENES = {
   incident: {
-    async play({ page, step, folder }) {
+    async play({ page, step, folder, picture }) {
       await step('the config is underlined', async () => {
         await open(page, CONFIG);
         await squiggle(page);
@@ -95,7 +116,9 @@ export const SCENES = {
         await hover(page, 'Attempts to overlap');
         await page.keyboard.press('Escape');
         await goTo(page, 19, 26);
-        return hover(page, 'DSL160');
+        const said = await hover(page, 'DSL160');
+        await page.screenshot({ path: picture, clip: { x: 348, y: 36, width: 932, height: 690 } });
+        return said;
       });
       await step('quick fixes are offered, the unsafe one says so', async () => {
         await page.keyboard.press('Escape');
@@ -108,11 +131,11 @@ export const SCENES = {
         await choose(page, 'unsafe');
         await page.waitForSelector('.squiggly-warning', { state: 'detached' });
         await page.keyboard.press('Control+S');
-        await page.waitForTimeout(500);
-        const line = readFileSync(join(folder, CONFIG), 'utf8').split('\n')[18].trim();
-        if (!line.includes('false')) {
-          throw new Error(line);
-        }
+        let line = '';
+        await until(page, () => {
+          line = (readFileSync(join(folder, CONFIG), 'utf8').split('\n')[18] ?? '').trim();
+          return line === '"overlap_comm": false,';
+        });
         return line;
       });
     },
@@ -126,7 +149,7 @@ export const SCENES = {
         await page.keyboard.press('Control+.');
         await choose(page, 'Why? DSL160');
         await page.waitForSelector('.tab.active:has-text("DSL160")');
-        await page.waitForTimeout(1500);
+        await preview(page, 'Why it hurts');
       });
       await step('the command asks which rule', async () => {
         await page.keyboard.press('Control+W');
@@ -145,7 +168,7 @@ export const SCENES = {
     },
   },
   launch: {
-    async play({ page, step, change }) {
+    async play({ page, step, folder }) {
       await step('a launch command has a lens', async () => {
         await open(page, 'scripts/pretrain.sh');
         const lens = await page.waitForSelector('.codelens-decoration a', { timeout: 60_000 });
@@ -157,7 +180,8 @@ export const SCENES = {
         await page.waitForSelector('.view-line:has-text("1 node x 8 processes = 8 ranks")');
       });
       await step('settings change without a restart', async () => {
-        change({ 'dslint.codeLens': false });
+        mkdirSync(join(folder, '.vscode'), { recursive: true });
+        writeFileSync(join(folder, '.vscode/settings.json'), '{"dslint.codeLens": false}');
         await gone(page, '.codelens-decoration a');
       });
     },
@@ -196,7 +220,6 @@ export const SCENES = {
         await open(page, CONFIG);
         await squiggle(page);
         await kill();
-        await page.waitForTimeout(4_000);
         await page.click('.monaco-editor .view-line:has-text("overlap_comm")');
         await goTo(page, 19, 14);
         return hover(page, 'Attempts to overlap');
@@ -204,7 +227,6 @@ export const SCENES = {
       await step('one that ends again and again is left alone, and said once', async () => {
         for (let count = 0; count < 3; count += 1) {
           await kill();
-          await page.waitForTimeout(4_000);
         }
         const shown = await message(page, 'stays away');
         return (await shown.innerText()).replaceAll('\n', ' | ');
@@ -216,11 +238,10 @@ export const SCENES = {
       });
       /** End the server of this window, and no other. */
       async function kill() {
+        await until(page, () => serversIn(folder).length === 1);
         const pids = serversIn(folder);
-        if (pids.length !== 1) {
-          throw new Error(`${pids.length} servers`);
-        }
         process.kill(pids[0], 'SIGKILL');
+        await until(page, () => !serversIn(folder).includes(pids[0]));
       }
     },
   },
@@ -237,7 +258,7 @@ export const SCENES = {
       await step('in Restricted Mode nothing of the workspace is run', async () => {
         await page.click('.monaco-dialog-box .monaco-button:has-text("No, I don\'t trust")');
         await open(page, CONFIG);
-        await message(page, 'dslint is not installed.');
+        await message(page, 'In Restricted Mode nothing of the workspace is run.');
         if (isExecuted()) {
           throw new Error('the interpreter of the workspace was run');
         }
@@ -249,6 +270,36 @@ export const SCENES = {
         if (!isExecuted()) {
           throw new Error('the interpreter of the workspace was not run');
         }
+      });
+    },
+  },
+  folders: {
+    workspace(folder) {
+      const other = `${folder}-other`;
+      cpSync(folder, other, { recursive: true });
+      writeFileSync(join(other, 'dslint.toml'), 'ignore = ["DSL160"]\n');
+      writeFileSync(join(other, 'second.json'), '{"train_batch_size": 8, "zero_optimization": {"stage": 9}}\n');
+      const file = `${folder}.code-workspace`;
+      writeFileSync(file, JSON.stringify({ folders: [{ path: folder }, { path: other }] }));
+      return file;
+    },
+    async play({ page, step, folder }) {
+      await step('one server looks at both folders, each with its own settings', async () => {
+        await open(page, 'second.json');
+        await page.waitForSelector('.squiggly-error', { timeout: 60_000 });
+        await page.keyboard.press('Control+Shift+M');
+        await page.waitForSelector('.markers-panel .monaco-list-row:has-text("overlap_comm")');
+        const files = await page.locator('.markers-panel .monaco-list-row:has-text("zero2.json")').count();
+        if (files !== 1 || serversIn(folder).length !== 1) {
+          throw new Error(`${files} files, ${serversIn(folder).length} servers`);
+        }
+      });
+      await step('keys are completed', async () => {
+        await page.click('.monaco-editor .view-line:has-text("train_batch_size")');
+        await goTo(page, 1, 2);
+        await page.keyboard.type('"train_micro');
+        await page.keyboard.press('Control+Space');
+        await page.waitForSelector('.suggest-widget .monaco-list-row:has-text("train_micro_batch_size_per_gpu")');
       });
     },
   },

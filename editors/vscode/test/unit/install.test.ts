@@ -14,14 +14,14 @@ const place = (command: string, more: Partial<Candidate> = {}): Candidate => ({
 const environment = (python: string, more: Partial<Candidate> = {}): Candidate =>
   place(python, { origin: '.venv of the workspace', python, ...more });
 const tried = (candidate: Candidate, verdict: Verdict): Tried => ({ candidate, verdict });
-const advice = (failed: Tried[], folder: string | undefined = '/work/my project', isUv = false) =>
+const advice = (failed: Tried[], folder: string | undefined = '/home/my project', isUv = false) =>
   adviceFor({ ready: undefined, failed }, folder, () => isUv);
 
 test('where nothing is, an environment is made', () => {
   assert.deepEqual(advice([]), {
     message: 'dslint is not installed.',
     commands: [
-      "cd '/work/my project'",
+      "cd '/home/my project'",
       'python3 -m venv .venv',
       ".venv/bin/python -m pip install 'deepspeed-lint[server]'",
     ],

@@ -77,7 +77,7 @@ test('a server that ends again and again is left alone', () => {
 
 test('pages of rules are told from files of the user', () => {
   assert.equal(isPage('/home/me/.cache/dslint/pages/0.1.0/DSL160.md'), true);
-  assert.equal(isPage('/work/pages/README.md'), false);
+  assert.equal(isPage('/home/me/pages/README.md'), false);
 });
 
 test('a plan is shown without its fences', () => {
