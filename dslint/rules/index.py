@@ -3479,6 +3479,22 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL373",
+        name="pods-vs-command",
+        kind="launch",
+        severity="warning",
+        summary="A job starts another number of machines than its command is told of",
+        module="dslint.rules.launch.dsl373_pods_vs_command",
+        needs=(
+            "MACHINE_NODES",
+            "MACHINE_SLOTS",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        ignores_context=True,
+    ),
+    RuleInfo(
         code="DSL374",
         name="meeting-computed-on-each-node",
         kind="launch",
