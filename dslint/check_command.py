@@ -227,10 +227,12 @@ def _report(
     result: Result, settings: Settings, flags: dict[str, Any], texts: dict[str, str], to_stderr: bool = False
 ) -> int:
     from dslint import report
+    from dslint.engine.translations import joined_pages
     from dslint.report.options import ReportOptions, terminal_width, use_color
     from dslint.report.sources import FileSources
     from dslint.report.view import view_of
 
+    result.findings = joined_pages(result.findings)
     output_format = _format(settings, flags)
     stream = sys.stderr if to_stderr else sys.stdout
     options = ReportOptions(
