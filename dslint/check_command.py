@@ -240,12 +240,14 @@ def _report(
     result: Result, settings: Settings, flags: dict[str, Any], texts: dict[str, str], to_stderr: bool = False
 ) -> int:
     from dslint import report
+    from dslint.engine.translations import joined_pages
     from dslint.report.options import ReportOptions, terminal_width, use_color, use_links
     from dslint.report.sources import FileSources
     from dslint.report.view import language_for, view_of
     from dslint.translate import translator
     from dslint.translate.findings import translated
 
+    result.findings = joined_pages(result.findings)
     output_format = _format(settings, flags)
     translate = translator(language_for(settings.lang, output_format, os.environ))
     stream = sys.stderr if to_stderr else sys.stdout

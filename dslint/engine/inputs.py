@@ -187,7 +187,7 @@ class Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        if may_launch(raw) or may_write_config(raw) or may_call(raw):
+        if may_launch(raw) or may_write_config(raw) or may_call(raw) or kind == "script":
             self.out.launch_files[path] = LaunchFile(path, kind, raw)
 
     def _data(self, path: str, kind: str, raw: bytes) -> None:

@@ -46,6 +46,9 @@ _COMMAND_KEYS = re.compile(
     rb"^[ \t-]*[\"']?(?:run|script|bash|commands?|cmds|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
 )
 _STARTERS = (b"subprocess.", b"os.system(", b"os.popen(", b"sp.run(", b"session.run(")
+# Libraries that hand a job to a cluster.
+SUBMITS = ("submitit", "sagemaker")
+_SUBMITS = tuple(name.encode() for name in SUBMITS)
 _LAUNCHERS_IN_PYTHON = re.compile(
     rb"[\"' ](?:torchrun|deepspeed|srun|mpirun|xtuner|accelerate[\"', ]+launch|torch\.distributed\.(?:run|launch))"
     rb"[\"' ,]"
@@ -122,7 +125,9 @@ def may_hold_commands(raw: bytes) -> bool:
 
 def may_start_processes(raw: bytes) -> bool:
     """Whether a Python file may start a launcher with a command line of its own."""
-    return any(word in raw for word in _STARTERS) and _LAUNCHERS_IN_PYTHON.search(raw) is not None
+    if any(word in raw for word in _STARTERS) and _LAUNCHERS_IN_PYTHON.search(raw) is not None:
+        return True
+    return any(word in raw for word in _SUBMITS) and (b"update_parameters" in raw or b"instance_count" in raw)
 
 
 def may_run_shell(raw: bytes) -> bool:

@@ -30,6 +30,8 @@ def place_in_script(command: LaunchCommand) -> tuple[Location, ...]:
 def stated_processes(command: LaunchCommand) -> int | None:
     """The processes on a node that somebody states."""
     names = ("--nproc_per_node", "--num_gpus", "--num_processes", "-i", "--include")
-    if command.launcher != "srun" and (command.hides_options or command.launcher_flag(*names) is None):
+    by_variable = command.launcher == "torchrun" and "PET_NPROC_PER_NODE" in command.env
+    is_said = by_variable or command.launcher_flag(*names) is not None
+    if command.launcher != "srun" and (command.hides_options or not is_said):
         return None
     return command.processes_per_node.get_or(None)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+from dslint.model.shell.flow.choices import ForkNeededError, resolve
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc
 
+# How often a variable may hold another one.
+_MOST = 3
 _PIECE = re.compile(r"\\.|\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})|[$`]|[^\\$`]+", re.DOTALL)
 _NAME = re.compile(r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
 
@@ -34,11 +37,13 @@ def filled_text(shell: ShellDoc, kept: Template, scope: Scope) -> str | None:
     return None if "$" in _NAME.sub("", text) else text
 
 
-def handed_on(body: str, scope: Scope) -> tuple[str, set[str]] | None:
+def handed_on(body: str, scope: Scope, depth: int = 0) -> tuple[str, set[str]] | None:
     """What the inner shell reads of ``bash -c "body"``, and the names that the outer one leaves to it (``\\$NAME``).
 
-    The outer shell puts in what it knows; what nobody knows stays. ``None`` where other expansions stand in the body.
+    The outer shell puts in what it knows; what nobody knows stays, and so it is in the text of a variable of which only
+    parts are known. ``None`` where other expansions stand in the body.
     """
+    left = set(re.findall(r"\\\$\{?(\w+)", body))
     parts: list[str] = []
     for found in _PIECE.finditer(body):
         piece, name = found[0], found["plain"] or found["braced"]
@@ -47,12 +52,34 @@ def handed_on(body: str, scope: Scope) -> tuple[str, set[str]] | None:
         elif name:
             value = _value(name, scope)
             inside = "".join(parts).count("'") % 2 > 0
+            kept = _kept(name, scope, depth) if value is None and not inside else None
+            left |= kept[1] if kept is not None else set()
+            value = kept[0] if kept is not None else value
             parts.append(value if value is not None else f"'\"{piece}\"'" if inside else piece)
         elif piece in "$`":
             return None
         else:
             parts.append(piece)
-    return "".join(parts), set(re.findall(r"\\\$\{?(\w+)", body))
+    return "".join(parts), left
+
+
+def holds_parts(body: str, scope: Scope) -> bool:
+    """A variable beside other words of a text holds a piece of a command line of which only parts are known."""
+    names = {found["plain"] or found["braced"] for found in _NAME.finditer(body)}
+    is_alone = _NAME.fullmatch(body.strip()) is not None
+    return not is_alone and any(
+        name in scope.templates and _value(name, scope) is None and _kept(name, scope, 0) is not None for name in names
+    )
+
+
+def _kept(name: str, scope: Scope, depth: int) -> tuple[str, set[str]] | None:
+    """The text that stands in a variable, as far as it was known when it was set in double quotes."""
+    found = scope.templates.get(name)
+    try:
+        template = resolve(found, scope.here()) if found is not None and depth < _MOST else None
+    except ForkNeededError:
+        return None
+    return handed_on(template.text, template.scope, depth + 1) if isinstance(template, Template) else None
 
 
 def quotes_variables(shell: ShellDoc, kept: Template) -> bool:

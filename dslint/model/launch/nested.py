@@ -12,7 +12,7 @@ from dslint.core.source import Location, SourceFile, Span
 from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.commandlines import Outer, Shell
-from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
+from dslint.model.launch.evaluated import filled_text, handed_on, holds_parts, quotes_variables
 from dslint.model.launch.innerstate import cut, exported, inside, machine_facts, remote, under, within
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.launchers.hetsteps import joined_parts, parts_of_step
@@ -238,7 +238,8 @@ class TextReader:
             return doc, cut(scope, inner, invocation, {})
         # Between double quotes the outer shell expands first; without escapes the text reads the same.
         scope = cut(invocation.scope.copy(), inner, invocation, invocation.scope.values)
-        if literal and raw[0] == '"' and not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope):
+        is_plain = not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope)
+        if literal and raw[0] == '"' and is_plain and not holds_parts(body, scope):
             return parse_shell(shell.source, body, start + 1), scope
         place = Span(word.location.span.start, inner.words[-1].location.span.end)
         if any(w.text is None for w in inner.words):

@@ -15,7 +15,7 @@ from dslint.python.events import Event
 # What trains, by a name of the library. A Trainer of transformers alone spreads over all GPUs of one process itself.
 GROUP, ACCELERATE, LIGHTNING = "group", "accelerate", "lightning"
 _LIGHTNING = ("lightning", "pytorch_lightning")
-_WORDS = re.compile(r"\b(?:init_process_group|Accelerator|lightning)\b")
+_WORDS = re.compile(r"\b(?:init_process_group|Accelerator|(?:pytorch_)?lightning)\b")
 _SAYS_RANK = frozenset({"rank", "world_size", "store", "init_method"})
 _TRAINS = re.compile(r"\.backward\(|\.fit\(|\.train\(\)")
 # One process uses several GPUs, or starts others itself.

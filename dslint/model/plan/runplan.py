@@ -38,6 +38,7 @@ from dslint.model.plan.jobnodes import NodeDifference, node_differences
 from dslint.model.plan.labelnames import LabelNames, read_label_names
 from dslint.model.plan.layerclass import LayerClass, wrong_layer_class
 from dslint.model.plan.leftinshell import left_in_shell
+from dslint.model.plan.localdevice import local_device
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
@@ -111,6 +112,7 @@ class RunPlan:
     ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
     ``layer_class``: a class of layers for FSDP that the model does not have; ``unexported``: variables for the script
     that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for.
+    ``local_device``: where it takes the device with the number of its task.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -159,6 +161,7 @@ class RunPlan:
     layer_class: LayerClass | None = None
     unexported: tuple[tuple[str, Location], ...] = ()
     own_devices: OwnDevices | None = None
+    local_device: Location | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -342,5 +345,6 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         layer_class=wrong_layer_class(command, script, (plan.accelerate,), given, around),
         mesh=mesh_of(command, script, plan.given, files) if plan.world_size.is_known else None,
         own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
+        local_device=workspace.memo("local device", script, local_device) if script is not None else None,
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
     )

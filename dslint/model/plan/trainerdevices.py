@@ -16,7 +16,7 @@ from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 
 _LIBRARIES = ("lightning", "pytorch_lightning")
-_WORDS = re.compile(r"\blightning\b[\s\S]*\bdevices\s*=")
+_WORDS = re.compile(r"lightning\b[\s\S]*\bdevices\s*=")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,17 +69,19 @@ class AssignmentReader:
         value = self._fixed(raw, span, match, scope) or self._value(raw, span, match, scope)
         scope.forget(side_effects(raw))
         scope.assign(name, value, export)
-        if not match["append"] and raw[match.end() : match.end() + 1] in ("'", '"') and self.wanted(raw):
+        is_kept = self.wanted(raw) or (not isinstance(value, Value) and ".py" in raw)
+        if not match["append"] and raw[match.end() : match.end() + 1] in ("'", '"') and is_kept:
             self._keep_template(name, raw, span, scope)
 
     def _keep_template(self, name: str, raw: str, span: Span, scope: Scope) -> None:
         """``run="torchrun ..."``: a later ``eval $run`` reads the text as it stands here."""
         # Quotes in the middle (``"... --schedule "LE" ..."``) make no difference to the text that eval reads.
         match = re.fullmatch(r"\w+=(?:\"([^`]*)\"|'([^']*)')", raw, re.DOTALL)
-        if match is None or self.doc.anchor is not None or re.search(r"\\[^\n]", match[1] or ""):
+        if match is None or self.doc.anchor is not None:
             return
+        is_part = re.search(r"\\[^\n]", match[1] or "") is not None or not self.wanted(raw)
         start = span.start + match.start(1 if match[1] is not None else 2)
-        scope.templates[name] = Template(match[1] or match[2] or "", start + self.doc.base, scope.copy())
+        scope.templates[name] = Template(match[1] or match[2] or "", start + self.doc.base, scope.copy(), is_part)
 
     def _fixed(self, raw: str, span: Span, match: re.Match[str], scope: Scope) -> Value | None:
         """The value of ``name=text`` where nothing is expanded: most assignments. ``None`` for any other one."""

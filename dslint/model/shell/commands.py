@@ -267,7 +267,7 @@ def kept_template(raws: list[str], scope: Scope, world: World | None = None) -> 
         if world is not None:
             raise
         return None
-    return template if isinstance(template, Template) else None
+    return template if isinstance(template, Template) and not template.is_part else None
 
 
 def _tail(raw: str, scope: Scope, world: World | None) -> tuple[str, tuple[Location, ...]]:

@@ -33,12 +33,14 @@ NOT_EXPORTED = "is set but not exported"
 class Template:
     """A command line kept in a variable: its text as written and where that begins in the file.
 
-    ``scope`` is the state at the assignment, whose values bash put into it.
+    ``scope`` is the state at the assignment, whose values bash put into it. ``is_part``: it is no whole command line,
+    or holds escapes (``\\$SLURM_PROCID``), and is read only as a piece of the text of ``bash -c``.
     """
 
     text: str
     start: int
     scope: Scope
+    is_part: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,7 @@
 """**What.** A script exports a variable that the processes of the run read (`NCCL_SOCKET_IFNAME`,
 `CUDA_VISIBLE_DEVICES`, `PYTORCH_CUDA_ALLOC_CONF`), and starts the launcher where it does not arrive: in a container
-(`docker run` without `-e`), on another machine (`ssh`), in a Ray job, or through `sudo`.
+(`docker run` without `-e`), on the other hosts of Open MPI's `mpirun` (without `-x`), on another machine (`ssh`), in
+a Ray job, or through `sudo`.
 
 **Why it hurts.** The run continues as if the variable were not there: NCCL takes another interface and the ranks never
 meet, or all GPUs are used. The line that sets it is there for all to read.
@@ -8,8 +9,8 @@ meet, or all GPUs are used. The line that sets it is there for all to read.
 **Fix.** Hand it on: `docker run -e NCCL_SOCKET_IFNAME ...`, `ssh host NCCL_SOCKET_IFNAME=eth0 torchrun ...`,
 `--runtime-env-json` of Ray.
 
-**When it stays quiet.** For variables that are passed on by name, from a file or in the command itself, for those that
-only print (`NCCL_DEBUG`), and when words of the program that is around cannot be read.
+**When it stays quiet.** For variables that are passed on by name, from a file or in the command itself, for those
+that only print (`NCCL_DEBUG`), and when words of the program that is around cannot be read.
 
 **Evidence.** The programs themselves, run with a recorder in the place of the launcher
 (`tests/launchers/test_programs_around.py`); for containers and Ray, their manuals.
@@ -18,6 +19,7 @@ only print (`NCCL_DEBUG`), and when words of the program that is around cannot b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
@@ -39,6 +41,7 @@ META = RuleMeta(
 
 _SCRIPT = {"train.py": "print()\n"}
 _SET = "export NCCL_SOCKET_IFNAME=eth0\n"
+_MPI = "mpirun -np 16 -H a:8,b:8 --map-by slot %s -x PATH python train.py\n"
 _RUN = "torchrun --nproc_per_node 8 train.py\n"
 
 EXAMPLES = (
@@ -49,6 +52,9 @@ EXAMPLES = (
         {"run.sh": f"{_SET}ray job submit --working-dir . -- {_RUN}", **_SCRIPT},
         "run.sh:1 warning",
     ),
+    bad("the other host of Open MPI", {"run.sh": f"{_SET}{_MPI % ''}", **_SCRIPT}, "run.sh:1 warning"),
+    good("handed on by Open MPI", {"run.sh": f"{_SET}{_MPI % '-x NCCL_SOCKET_IFNAME'}", **_SCRIPT}),
+    good("one host", {"run.sh": f"{_SET}{(_MPI % '').replace(',b:8', '')}", **_SCRIPT}),
     good("passed on by name", {"run.sh": f"{_SET}docker run --gpus all -e NCCL_SOCKET_IFNAME image {_RUN}", **_SCRIPT}),
     good("in the command", {"run.sh": f"{_SET}ssh node1 'NCCL_SOCKET_IFNAME=eth0 {_RUN.strip()}'\n", **_SCRIPT}),
     good("a file of variables", {"run.sh": f"{_SET}docker run --env-file env image {_RUN}", **_SCRIPT}),
@@ -57,6 +63,9 @@ EXAMPLES = (
 )
 
 # They change what is printed, and nothing else.
+_OF_OPEN_MPI = frozenset(
+    {"-x", "--mca", "-mca", "--allow-run-as-root", "--map-by", "-map-by", "--bind-to", "-bind-to", "--oversubscribe"}
+)
 _ONLY_PRINT = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 
 
@@ -65,10 +74,47 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     del context
     told: set[str] = set()
     for command in doc.commands:
+        yield from _past_open_mpi(doc, command, told)
         for name in sorted(command.withheld):
             if name not in told and name not in _ONLY_PRINT and is_for_every_process(name):
                 told.add(name)
                 yield from _finding(doc, command, name)
+
+
+def _past_open_mpi(doc: LaunchDoc, command: LaunchCommand, told: set[str]) -> Iterator[Finding]:
+    """Variables that ``mpirun`` of Open MPI leaves behind on its own host: it hands over what ``-x`` names."""
+    words = [word.raw for word in (*command.words, *(word for group in command.wrappers for word in group))]
+    if "mpirun" not in (command.launcher, command.outer) or not _is_open_mpi(words) or not _has_hosts(words):
+        return
+    for name, fact in command.env.items():
+        is_before = any(
+            place.path == command.location.path and place.span.end <= command.location.span.start
+            for place in fact.origins[:1]
+        )
+        if name in told or not is_before or name in _ONLY_PRINT or not is_for_every_process(name):
+            continue
+        if name == "CUDA_VISIBLE_DEVICES" or any(name in raw for raw in words):
+            continue
+        told.add(name)
+        yield META.finding(
+            fact.origins[0],
+            f"`{name}` stays on this host: `mpirun` of Open MPI hands other hosts only what `-x` names",
+            hint=f"Write `mpirun -x {name} ...`",
+            related=(command.location.labelled("the launcher"),),
+            severity=Severity.INFO if doc.in_docs else None,
+            facts={"variable": name},
+        )
+
+
+def _is_open_mpi(words: list[str]) -> bool:
+    """Options that no other ``mpirun`` has."""
+    return any(word.partition("=")[0] in _OF_OPEN_MPI for word in words)
+
+
+def _has_hosts(words: list[str]) -> bool:
+    """Several hosts are written out."""
+    pairs = pairwise(words)
+    return any(first in ("-H", "-host", "--host") and second.count(",") for first, second in pairs)
 
 
 def _finding(doc: LaunchDoc, command: LaunchCommand, name: str) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
+from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.devices import VISIBLE
 from dslint.model.launch.slurmjob import job_tasks, machine_gpus
 from dslint.model.plan.rankuse import RankUse
@@ -93,6 +94,19 @@ trainer = L.Trainer(accelerator="gpu", devices=%s, strategy="ddp")
 trainer.fit(Model(), Data())
 """
 _JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=%s\n#SBATCH --gres=gpu:%s\n\n%s\n"
+_OPTION = """\
+import argparse
+
+import pytorch_lightning as pl
+
+from mine import Data, Model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", type=int, default=1)
+args = parser.parse_args()
+trainer = pl.Trainer(accelerator="gpu", devices=args.gpus, strategy="ddp")
+trainer.fit(Model(), Data())
+"""
 _POD = """\
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
@@ -135,6 +149,10 @@ EXAMPLES = (
         "job.sh:6 warning"),
     bad("Lightning in a job of one task", {"job.sh": _JOB % (1, 4, "python train.py"), "train.py": _LIGHTNING % 4},
         "job.sh:6 warning"),
+    bad("--ntasks, and an option of the script", {
+        "job.sh": "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks=1\n#SBATCH --gres=gpu:4\n\npython train.py --gpus 4",
+        "train.py": _OPTION,
+    }, "job.sh:6 warning"),
     bad("one of four GPUs", {"job.sh": _JOB % (1, "a100:4", "python -u train.py"), "train.py": _ACCELERATE},
         "job.sh:6 warning"),
     bad("a script that the job calls", {
@@ -220,7 +238,7 @@ def _told(plan: RunPlan, ranks: RankUse) -> tuple[str, tuple[Location, ...]] | N
             tasks.origins,
         )
     if ranks.how == "lightning":
-        is_told = any(name in command.env for name in ("SLURM_NTASKS", "SLURM_JOB_NAME"))
+        is_told = any(_is_set_by_hand(command, name) for name in ("SLURM_NTASKS", "SLURM_JOB_NAME"))
         if is_told or tasks.get_or(0) != 1 or gpus.get_or(1) < 2:
             return None
         return (
@@ -239,3 +257,9 @@ def _told(plan: RunPlan, ranks: RankUse) -> tuple[str, tuple[Location, ...]] | N
             number.origins,
         )
     return None
+
+
+def _is_set_by_hand(command: LaunchCommand, name: str) -> bool:
+    """The file sets the variable itself: what its directives make Slurm set is as Slurm means it."""
+    fact = command.env.get(name)
+    return fact is not None and not any(place.label.startswith("#SBATCH") for place in fact.origins)

@@ -23,6 +23,8 @@ from dslint.model.launch.launchers.base import (
 
 # The GPUs of the machine on which a command starts, among the facts beside its environment.
 MACHINE_GPUS = "MACHINE_GPUS"
+# The machines on which the file starts the same command, and the processes that MPI finds room for on them.
+MACHINE_NODES, MACHINE_SLOTS = "MACHINE_NODES", "MACHINE_SLOTS"
 Counter = Callable[[Parsed, Mapping[str, Fact[str]], Location], World]
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact, absent, unknown
 from dslint.core.source import SourceFile
-from dslint.model.firstlook import text_may_launch
+from dslint.model.firstlook import SUBMITS, text_may_launch
 from dslint.model.launch.sources.snippet import UNKNOWN_WORD, UNKNOWN_WORDS, Snippet
+from dslint.model.launch.sources.submitted import submitted_snippets
 from dslint.parse.astplaces import AstPlaces
 from dslint.parse.nesting import syntax_tree
 
@@ -25,6 +26,8 @@ def python_snippets(source: SourceFile) -> Iterator[Snippet]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # the rules about scripts say so
     places = AstPlaces(source)
+    if any(word in source.text for word in SUBMITS):
+        yield from submitted_snippets(source, tree, _word, places.span)
     for node in ast.walk(tree):
         name = _starter(node)
         if not name or not isinstance(node, ast.Call) or not node.args:

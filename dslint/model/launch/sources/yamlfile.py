@@ -11,7 +11,7 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import text_may_start
 from dslint.model.launch.commandlines import IMAGE_DECIDES
-from dslint.model.launch.sources import machinegpus
+from dslint.model.launch.sources import machinegpus, machinenodes
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
@@ -53,7 +53,8 @@ class _Reader:
         elif isinstance(data.get("run"), str) and {"resources", "num_nodes", "setup", "envs", "workdir"} & set(data):
             variables = {**self._of_skypilot(data), **self._variables("/envs"), **self._variables("/secrets")}
             gpus = machinegpus.of_accelerators(self.source, self.doc, "/resources/accelerators")
-            yield from self._text("/run", variables, cwd=absent(), machine=gpus)
+            machine = {**gpus, **machinenodes.of_skypilot(self.source, self.doc)}
+            yield from self._text("/run", variables, cwd=absent(), machine=machine)
         elif "kind" in data and "apiVersion" in data:
             yield from self._resource(data)
         elif isinstance(data.get("command"), str) and _AZURE & set(data):
@@ -80,7 +81,8 @@ class _Reader:
         if isinstance(trainer, dict) and ("command" in trainer or "args" in trainer):
             variables = {**self._injected(), **self._variables("/spec/trainer/env")}
             gpus = machinegpus.of_container(self.source, self.doc, "/spec/trainer/resourcesPerNode")
-            yield from self._started("/spec/trainer", "command", "args", variables, gpus)
+            machine = {**gpus, **machinenodes.of_resource(self.source, self.doc, "")}
+            yield from self._started("/spec/trainer", "command", "args", variables, machine)
 
     def _github(self, data: dict[str, Any]) -> Iterator[Snippet]:
         """``jobs.*.steps[*].run`` with the variables of the workflow, the job and the step."""
@@ -194,10 +196,12 @@ class _Reader:
                 for number, container in enumerate(value):
                     if isinstance(container, dict):
                         pod = f"{here}/{number}"
-                        injects = not (str(self.doc.get("/apiVersion")).startswith(_OF_KUBERNETES))
+                        injects = not str(self.doc.get("/apiVersion")).startswith(_OF_KUBERNETES)
+                        injects = injects and self.doc.get("/kind") != "MPIJob"
                         variables = {**(self._injected() if injects else {}), **self._variables(f"{pod}/env")}
                         gpus = machinegpus.of_container(self.source, self.doc, f"{pod}/resources")
-                        yield from self._started(pod, "command", "args", variables, gpus)
+                        machine = {**gpus, **machinenodes.of_resource(self.source, self.doc, pod)}
+                        yield from self._started(pod, "command", "args", variables, machine)
             else:
                 yield from self._containers(here, value, depth + 1)
 

@@ -1,0 +1,72 @@
+"""The machines on which a YAML file starts a command: the facts ``MACHINE_NODES`` and, for MPI, ``MACHINE_SLOTS``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.core.fact import known
+from dslint.core.source import SourceFile
+from dslint.model.launch.launchers.counts import MACHINE_NODES, MACHINE_SLOTS
+from dslint.model.launch.sources.machinegpus import Facts
+from dslint.parse.data import DataDoc
+
+_WORKERS = "/spec/mpiReplicaSpecs/Worker"
+
+
+def of_resource(source: SourceFile, doc: DataDoc, pod: str) -> Facts:
+    """The pods that run the container at ``pod`` in one job of Kubernetes."""
+    kind = doc.get("/kind")
+    if kind == "JobSet":
+        found = re.match(r"/spec/replicatedJobs/\d+", pod)
+        at = found[0] if found is not None else ""
+        return _numbers(source, doc, [f"{at}/replicas", f"{at}/template/spec/parallelism"]) if at else {}
+    if kind == "Job" and doc.get("/spec/completionMode") == "Indexed":
+        return _numbers(source, doc, ["/spec/parallelism"])
+    if kind == "MPIJob" and "/Launcher/" in pod:
+        slots = doc.get("/spec/slotsPerWorker", 1)
+        return _product(source, doc, [f"{_WORKERS}/replicas", "/spec/slotsPerWorker"], MACHINE_SLOTS) if slots else {}
+    if kind == "PyTorchJob" and not doc.has("/spec/elasticPolicy"):
+        return _pytorch(source, doc)
+    if kind == "TrainJob":
+        return _numbers(source, doc, ["/spec/trainer/numNodes"])
+    return {}
+
+
+def _pytorch(source: SourceFile, doc: DataDoc) -> Facts:
+    specs = doc.get("/spec/pytorchReplicaSpecs")
+    places = [f"/spec/pytorchReplicaSpecs/{name}/replicas" for name in specs] if isinstance(specs, dict) else []
+    given = [doc.get(place) for place in places]
+    if not given or not all(type(count) is int for count in given):
+        return {}
+    labels = [source.location(doc.values[place], f"replicas: {doc.get(place)}") for place in places]
+    return {MACHINE_NODES: known(str(sum(count for count in given if isinstance(count, int))), *labels)}
+
+
+def of_skypilot(source: SourceFile, doc: DataDoc) -> Facts:
+    """``num_nodes`` of a task."""
+    return _numbers(source, doc, ["/num_nodes"])
+
+
+def _numbers(source: SourceFile, doc: DataDoc, places: list[str]) -> Facts:
+    return _product(source, doc, places, MACHINE_NODES)
+
+
+def _product(source: SourceFile, doc: DataDoc, places: list[str], name: str) -> Facts:
+    """The numbers that stand there multiplied, one for each that is missing; nothing where one is no number."""
+    there = [place for place in places if doc.has(place)]
+    numbers = list(_whole(doc, there))
+    if not there or len(numbers) != len(there):
+        return {}
+    total = 1
+    for number in numbers:
+        total *= number
+    labels = [source.location(doc.values[place], f"{place.rpartition('/')[2]}: {doc.get(place)}") for place in there]
+    return {name: known(str(total), *labels)}
+
+
+def _whole(doc: DataDoc, places: list[str]) -> Iterator[int]:
+    for place in places:
+        number = doc.get(place)
+        if type(number) is int and number > 0 and place in doc.values:
+            yield number

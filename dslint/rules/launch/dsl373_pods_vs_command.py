@@ -1,0 +1,158 @@
+"""**What.** A job of Kubernetes or SkyPilot starts another number of machines than its command is told of: a JobSet
+with `parallelism: 2` and `torchrun --nnodes=4`, a PyTorchJob of four pods and `--nnodes=8`, an MPIJob with two
+workers of eight slots and `mpirun -np 32`, a task with `num_nodes: 2` and `torchrun` without `--nnodes`.
+
+**Why it hurts.** With too few machines every agent waits in the rendezvous until it times out; `mpirun` says that
+there are not enough slots. With too many the rest is left over, or each machine trains alone on all of the data.
+
+**Fix.** Take the number from the job: `--nnodes=$PET_NNODES`, `$SKYPILOT_NUM_NODES`, or write both alike.
+
+**When it stays quiet.** When one of the numbers is not known, for elastic jobs, when the command stands under a
+condition, and for jobs of Kubernetes whose command names no number: their pods may be separate runs.
+
+**Evidence.** The documentation of JobSet, of Indexed Jobs, of the training operator and of SkyPilot. torch 2.13, run:
+an agent whose partner is missing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.fact import Fact
+from dslint.core.finding import Finding, Severity
+from dslint.core.words import counted
+from dslint.model.context import Context
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.launchers.base import env_count
+from dslint.model.launch.launchers.counts import MACHINE_NODES, MACHINE_SLOTS
+from dslint.model.launch.slurmjob import PER_NODE
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text, started_by
+
+META = RuleMeta(
+    code="DSL373",
+    name="pods-vs-command",
+    kind="launch",
+    severity=Severity.WARNING,
+    summary="A job starts another number of machines than its command is told of",
+    depends_on_run=True,
+    references=(
+        "https://kubernetes.io/docs/concepts/workloads/controllers/job/",
+        "https://docs.skypilot.co/en/latest/running-jobs/distributed-jobs.html",
+        "https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/",
+    ),
+    no_experiment="it takes a cluster; what a missing node does is DSL311's experiment",
+    needs=("MACHINE_NODES", "MACHINE_SLOTS"),
+)
+
+_SCRIPT = {"train.py": "print()\n"}
+_TEXT = "torchrun --nnodes=%s --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=train-0.train:29500 train.py"
+_CONTAINER = """\
+containers:
+  - name: main
+    image: team/train:1
+    command: [%s]
+"""
+
+
+def _pod(words: str, by: int) -> str:
+    quoted = ", ".join(f'"{word}"' for word in words.split())
+    return "".join(" " * by + line + "\n" for line in (_CONTAINER % quoted).splitlines())
+
+
+def _jobset(nodes: int, pods: int) -> dict[str, str]:
+    head = (
+        "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n  name: train\nspec:\n  replicatedJobs:\n"
+        f"    - name: workers\n      replicas: 1\n      template:\n        spec:\n          parallelism: {pods}\n"
+        "          template:\n            spec:\n"
+    )
+    return {"job.yaml": head + _pod(_TEXT % nodes, 14), **_SCRIPT}
+
+
+def _indexed(nodes: int, pods: int) -> dict[str, str]:
+    head = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: train\nspec:\n  completionMode: Indexed\n"
+        f"  parallelism: {pods}\n  template:\n    spec:\n"
+    )
+    return {"job.yaml": head + _pod(_TEXT % nodes, 6), **_SCRIPT}
+
+
+def _pytorch(nodes: int, workers: int) -> dict[str, str]:
+    replica = "    %s:\n      replicas: %s\n      template:\n        spec:\n"
+    head = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: train\nspec:\n  pytorchReplicaSpecs:\n"
+    text = f"torchrun --nnodes={nodes} --nproc_per_node=8 train.py"
+    pods = [replica % (name, count) + _pod(text, 10) for name, count in (("Master", 1), ("Worker", workers))]
+    return {"job.yaml": head + "".join(pods), **_SCRIPT}
+
+
+def _mpi(processes: int) -> dict[str, str]:
+    replica = "    %s:\n      replicas: %s\n      template:\n        spec:\n"
+    head = (
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: train\nspec:\n  slotsPerWorker: 8\n"
+        "  mpiReplicaSpecs:\n"
+    )
+    pods = replica % ("Launcher", 1) + _pod(f"mpirun -np {processes} python train.py", 10)
+    return {"job.yaml": head + pods + replica % ("Worker", 2) + _pod("sleep 1", 10), **_SCRIPT}
+
+
+def _sky(run: str, nodes: int = 2) -> dict[str, str]:
+    return {"task.yaml": f"resources:\n  accelerators: A100:8\nnum_nodes: {nodes}\nrun: |\n  {run}\n", **_SCRIPT}
+
+
+EXAMPLES = (
+    bad("a JobSet", _jobset(4, 2), "job.yaml:17"),
+    bad("an Indexed Job", _indexed(2, 1), "job.yaml:13"),
+    bad("a PyTorchJob", _pytorch(8, 3), ("job.yaml:14", "job.yaml:22")),
+    bad("an MPIJob", _mpi(32), "job.yaml:15"),
+    bad("SkyPilot", _sky((_TEXT % 4).replace("train-0.train", "$HEAD")), "task.yaml:5"),
+    bad("each machine alone", _sky("torchrun --nproc_per_node=8 train.py"), "task.yaml:5"),
+    good("as many", _jobset(2, 2)),
+    good("pods of a PyTorchJob", _pytorch(4, 3)),
+    good("room for all", _mpi(16)),
+    good("the variable of SkyPilot", _sky((_TEXT % "$SKYPILOT_NUM_NODES").replace("train-0.train", "$HEAD"))),
+    good("one machine", _sky("torchrun --nproc_per_node=8 train.py", 1)),
+)  # fmt: skip
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Numbers of machines beside each other."""
+    del context
+    for command in started_by(doc):
+        if command.conditions or command.hides_options:
+            continue
+        if command.launcher == "mpirun" and MACHINE_SLOTS in command.env:
+            slots, told = env_count(command.env, MACHINE_SLOTS), command.world_size
+            if slots.is_known and told.is_known and told.get() > slots.get():
+                message = f"`mpirun` starts {told.get()} processes, and the workers have {slots.get()} slots"
+                yield _finding(doc, command, message, slots)
+        elif command.launcher in PER_NODE and MACHINE_NODES in command.env and not command.outer:
+            yield from _nodes(doc, command, env_count(command.env, MACHINE_NODES))
+
+
+def _nodes(doc: LaunchDoc, command: LaunchCommand, pods: Fact[int]) -> Iterator[Finding]:
+    flag = command.launcher_flag("--nnodes", "--num_machines", "--num_nodes")
+    if not pods.is_known or not command.nodes.is_known or command.nodes.get() == pods.get():
+        return
+    told = command.nodes.get()
+    if flag is not None:
+        noun = counted(pods.get(), "machine")
+        waits = ": they wait for the rest" if told > pods.get() else ""
+        yield _finding(doc, command, f"`{flag.name} {told}` in a job of {noun}{waits}", pods)
+    elif doc.source.path.endswith((".yaml", ".yml")) and command.launcher == "torchrun" and _is_skypilot(pods):
+        message = f"each of the {pods.get()} machines of the task trains alone: the command names no number of nodes"
+        yield _finding(doc, command, message, pods)
+
+
+def _is_skypilot(pods: Fact[int]) -> bool:
+    return any(place.label.startswith("num_nodes") for place in pods.origins)
+
+
+def _finding(doc: LaunchDoc, command: LaunchCommand, message: str, other: Fact[int]) -> Finding:
+    return META.finding(
+        place_in_text(command),
+        message,
+        hint="Write the number of the job in both places",
+        related=(*other.origins, *place_in_script(command)),
+        severity=Severity.INFO if doc.in_docs else None,
+    )
