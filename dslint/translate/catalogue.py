@@ -20,20 +20,23 @@ _ENDS = {".": "。", ";": "；", "?": "？", "!": "！"}
 class Template:
     """A text with placeholders in English and in the other language.
 
-    ``key`` is the longest piece of the English text that never changes: a text without it is another one.
+    ``key`` is the longest piece of the English text that never changes: a text without it is another one. ``code``
+    are the placeholders between backticks: what stands there is somebody's code, and stays as it is.
     """
 
     english: str
     other: str
     key: str
     weight: int
+    code: frozenset[str]
     _pattern: re.Pattern[str] | None = None
 
     @classmethod
     def of(cls, english: str, other: str) -> Template:
         """Return the template of an entry."""
         pieces = _PLACEHOLDER.split(english)[::2]
-        return cls(english, other, max(pieces, key=len), sum(map(len, pieces)))
+        code = (match[1] for match in _PLACEHOLDER.finditer(english) if english[: match.start()].count("`") % 2)
+        return cls(english, other, max(pieces, key=len), sum(map(len, pieces)), frozenset(code))
 
     def values(self, text: str) -> dict[str, str] | None:
         """Return what stands at the placeholders of a text; ``None`` where it is another text."""
@@ -109,7 +112,9 @@ class Catalogue:
         for template in (*(self.phrases if depth else ()), *self.templates):
             values = template.values(text)
             if values is not None:
-                return template.filled({name: self._value(value, depth) for name, value in values.items()})
+                return template.filled(
+                    {n: value if n in template.code else self._value(value, depth) for n, value in values.items()}
+                )
         return self._sentences(text, depth)
 
     def _sentences(self, text: str, depth: int) -> str | None:

@@ -52,6 +52,15 @@ def test_a_part_is_translated_where_it_is_known_and_only_as_a_part() -> None:
     assert catalogue("key of the config") == "key of the config"
 
 
+def test_code_between_backticks_stays_as_it_is() -> None:
+    catalogue = made(
+        templates=[["`{0}` gives {1}", "`{0}` 给出 {1}"]],
+        phrases=[["{0}, {1}", "{0}、{1}"], ["{0} or {1}", "{0} 或 {1}"]],
+    )
+    assert catalogue("`range(rank, n, world)` gives one, two") == "`range(rank, n, world)` 给出 one、two"
+    assert catalogue("`a or b` gives `a or b`") == "`a or b` 给出 `a or b`"
+
+
 def test_a_placeholder_that_comes_twice_is_one_text() -> None:
     catalogue = made(templates=[["{0} is set, but {0} is not read", "{0} 已设置但不会被读取"]])
     assert catalogue("a is set, but a is not read") == "a 已设置但不会被读取"
