@@ -13,6 +13,10 @@ _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 _DEEPEST = 3
 # Between two sentences, or two statements of one.
 _BOUNDARY = re.compile(r"(?<=[.?!]) (?=[A-Z`])|(?<=;) ")
+# What a value and the text beside it end and begin with.
+_MIXED = re.compile(r"[\u4e00-\u9fff]\|[A-Za-z0-9`]|[A-Za-z0-9`]\|[\u4e00-\u9fff]")
+_MARK = r"[\u3000-\u303f\uff00-\uffef]"
+_WIDE = re.compile(rf"[\u4e00-\u9fff]\|[\u4e00-\u9fff]|{_MARK}\|.|.\|{_MARK}")
 _ENDS = {".": "。", ";": "；", "?": "？", "!": "！"}
 
 
@@ -49,7 +53,22 @@ class Template:
 
     def filled(self, values: dict[str, str]) -> str:
         """Return the text of the other language around the values."""
-        return _PLACEHOLDER.sub(lambda match: values[match[1]], self.other)
+        text, *rest = _PLACEHOLDER.split(self.other)
+        for name, piece in zip(rest[::2], rest[1::2], strict=True):
+            # Code of somebody is framed by backticks, which are no letters of the sentence.
+            join = "".join if text.count("`") % 2 else _spaced
+            text = join((join((text, values[name])), piece))
+        return text
+
+
+def _spaced(parts: tuple[str, str]) -> str:
+    """Two parts with a space between Chinese and Latin letters, and none between Chinese ones or at their marks."""
+    before, after = parts
+    left, right = before.removesuffix(" "), after.removeprefix(" ")
+    edges = left[-1:] + "|" + right[:1]
+    if (left, right) == (before, after):
+        return f"{left} {right}" if _MIXED.fullmatch(edges) else left + right
+    return left + right if _WIDE.fullmatch(edges) else before + after
 
 
 def _regex(english: str) -> str:

@@ -61,6 +61,30 @@ def test_code_between_backticks_stays_as_it_is() -> None:
     assert catalogue("`a or b` gives `a or b`") == "`a or b` 给出 `a or b`"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("must be a number, but rank 0 has it", "必须是数字，但 rank 0 有"),
+        ("must be 0, but some ranks have it", "必须是 0，但部分 rank 有"),
+        ("must be 1 (its default), but some ranks have it", "必须是 1（默认值），但部分 rank 有"),
+        ("write `a` now", "现在写 `a`"),
+        ("write a number now", "现在写数字"),
+        ("`参数` is read", "读取 `参数`"),
+    ],
+)
+def test_a_space_stands_between_chinese_and_latin_letters_only(text: str, expected: str) -> None:
+    catalogue = made(
+        templates=[
+            ["must be {0}, but {1}", "必须是 {0}，但{1}"],
+            ["write {0} now", "现在写{0}"],
+            ["`{0}` is read", "读取 `{0}`"],
+        ],
+        parts={"a number": "数字", "rank 0 has it": "rank 0 有", "some ranks have it": "部分 rank 有"},
+        phrases=[["{0} (its default)", "{0}（默认值）"]],
+    )
+    assert catalogue(text) == expected
+
+
 def test_a_placeholder_that_comes_twice_is_one_text() -> None:
     catalogue = made(templates=[["{0} is set, but {0} is not read", "{0} 已设置但不会被读取"]])
     assert catalogue("a is set, but a is not read") == "a 已设置但不会被读取"
