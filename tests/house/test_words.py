@@ -1,7 +1,7 @@
 """How the messages read: headlines are short, and in the field's words.
 
-The figures are those of all messages of the examples (``python scripts/print_messages.py --words`` prints them). What is
-to be done belongs in the hint, and other places are related locations.
+The figures are those of all messages of the examples (``python scripts/print_messages.py --words`` prints them). What
+is to be done belongs in the hint, and other places are related locations.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ says so.) A `\` after the last option does no harm until somebody adds a line.
 
 **Fix.** Delete the empty line, or the `\` where the command ends. The fix does.
 
-**When it stays quiet.** When the line below begins another command, in strings and comments, and where whitespace comes after
-the `\` (DSL302).
+**When it stays quiet.** When the line below begins another command, in strings and comments, and where whitespace
+comes after the `\` (DSL302).
 
 **Evidence.** bash 5.2.
 """

@@ -1,7 +1,7 @@
 r"""**What.** A variable that a launch uses is set with whitespace around the sign: `GPUS = 8`, `export PORT = 29500`.
 
-**Why it hurts.** To bash that is the program `GPUS` with two arguments. It says `GPUS: command not found`, continues, and
-the variable stays empty: `--nproc_per_node $GPUS train.py` takes the script for the number of processes.
+**Why it hurts.** To bash that is the program `GPUS` with two arguments. It says `GPUS: command not found`, continues,
+and the variable stays empty: `--nproc_per_node $GPUS train.py` takes the script for the number of processes.
 
 **Fix.** `GPUS=8`. The fix writes it where the value is one word.
 

@@ -2,8 +2,8 @@
 
 **What.** A model of the project holds a model of transformers, timm or torchvision and uses a part of it only:
 `last_hidden_state` of a `BertModel`, whose pooler then gives nothing; the images of a `CLIPModel`, whose text tower
-never runs; `forward_features` of a model of timm, whose classification head stays out. DDP gets all of it, without mentioning
-parameters that are not used; so does a Trainer of Lightning with `strategy="ddp"`.
+never runs; `forward_features` of a model of timm, whose classification head stays out. DDP gets all of it, without
+mentioning parameters that are not used; so does a Trainer of Lightning with `strategy="ddp"`.
 
 **Why it hurts.** DDP waits for the gradient of every parameter. The pooler or the tower gets none, and the next
 forward raises `RuntimeError: Expected to have finished reduction in the prior iteration`. On one GPU the same script
