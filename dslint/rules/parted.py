@@ -343,7 +343,7 @@ def cause(parting: Parting) -> tuple[str, str]:
     if varies & DATA:
         return "depends on this rank's own data", "each rank has its own data from here on"
     if varies & OWN_FILE:
-        return "depends on a file that each rank looks for itself", "each rank looks for its own file here"
+        return "depends on a file that each rank looks for by itself", "each rank looks for its own file here"
     if parting.asks_share:
         return "depends on this rank's share of the items", "each rank takes its own share here"
     if parting.is_alone and not varies & (CLOCK | RANDOM):

@@ -64,7 +64,9 @@ def test_headlines_are_short(printed: list[str]) -> None:
 
 
 def test_what_a_person_is_told_is_in_plain_words(printed: list[str]) -> None:
-    assert {line.strip(): words for line in printed if (words := old_words(line))} == {}
+    # The names of rules are stable, whatever their words.
+    told = [line.strip() for line in printed if line.startswith(" ")]
+    assert {line: words for line in told if (words := old_words(line))} == {}
 
 
 def test_the_pages_of_the_rules_are_in_plain_words() -> None:

@@ -53,7 +53,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _CLIPPING, right)
     yield META.finding(
         doc.value(_CLIPPING),
-        f"`gradient_clipping` is {fact.get()}: DeepSpeed silently clips nothing below zero",
+        f"`gradient_clipping` is {fact.get()}: DeepSpeed silently clips nothing for a negative value",
         hint=f"Write {right}, or 0 for none",
         fix=Fix(f"Write {right}", edits, Safety.UNSAFE) if edits else None,
         pointer=_CLIPPING,

@@ -162,7 +162,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         where = (
             "where the command starts"
             if named.is_start
-            else "by the launch file, in the folders above it or by the script"
+            else "next to the launch file or script or in the folders above"
         )
         if left is not None:
             where = f"in `{left.folder or '.'}`, the folder after `cd`"

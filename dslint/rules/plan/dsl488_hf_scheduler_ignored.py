@@ -60,9 +60,9 @@ EXAMPLES = (
 )  # fmt: skip
 
 _SHAPES = {
-    "WarmupLR": ("constant_with_warmup", "constant", "it never decays"),
-    "WarmupDecayLR": ("linear", "linear", "it decays linearly"),
-    "WarmupCosineLR": ("cosine", "cosine", "it decays as a cosine"),
+    "WarmupLR": ("constant_with_warmup", "constant", "the rate never decays"),
+    "WarmupDecayLR": ("linear", "linear", "the rate decays linearly"),
+    "WarmupCosineLR": ("cosine", "cosine", "the rate decays as a cosine"),
     "OneCycle": ("", "", "it runs one cycle"),
     "LRRangeTest": ("", "", "it runs a range test"),
 }

@@ -104,7 +104,7 @@ def _finding(run: RunQuery, block: Context, found: Happening, key: str) -> Findi
     event = found.event
     place = found.calls[0] if found.calls else event
     called = run.text(place.module, place.node.func) if isinstance(place.node, ast.Call) else event.api
-    what = f"`{called}`" + (" (ZeRO-3 broadcasts)" if key == "zero.Init" else "")
+    what = f"`{called}`" + (" (a ZeRO-3 broadcast)" if key == "zero.Init" else "")
     name = block.node.func if isinstance(block.node, ast.Call) else block.node
     related = [run.location(block.module, block.node, "rank 0 runs this block first")]
     if isinstance(place, Call):

@@ -133,8 +133,8 @@ def _places_at_stage_3(run: RunQuery) -> tuple[Location, ...] | None:
 def _loss(left_out: int, sharded: bool) -> str:
     """What comes of it: ``left_out`` items after a floor division, 0 when the items are dealt out one by one."""
     if left_out:
-        what = f"so `//` gives {left_out} of them to no rank"
-        return what + (" or hangs some in ZeRO-3" if sharded else "")
+        what = f"so `//` drops {left_out} of them"
+        return what + (" and ZeRO-3 may hang" if sharded else "")
     return "so ranks run unequally often" + (" and ZeRO-3 hangs in the last gather" if sharded else "")
 
 

@@ -92,7 +92,7 @@ def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
             counted = {node for (node, _), times in _executions(body).items() if times > 1}
             for checkpoint in _reentrant(body, entry):
                 if _looks(wraps[atom]):
-                    yield checkpoint, wraps[atom], "searches unused ones"
+                    yield checkpoint, wraps[atom], "searches for unused ones"
                 elif id(checkpoint.node) in counted:
                     yield checkpoint, wraps[atom], "twice"
 
@@ -151,7 +151,7 @@ def _trainers(run: RunQuery) -> Iterator[_Found]:
         looks |= "ddp_find_unused_parameters" not in event.arguments and not adapted.isdisjoint(instances(event.result))
         wants = looks and _is_true(event, "gradient_checkpointing") and not event.open
         if wants and _says_reentrant(event) and not {"deepspeed", "fsdp"} & set(event.arguments):
-            yield event, event, "searches unused ones"
+            yield event, event, "searches for unused ones"
 
 
 def _adapted(run: RunQuery) -> set[Instance]:
@@ -175,7 +175,7 @@ def _enabled(run: RunQuery) -> Iterator[_Found]:
             taken = event.receiver.atoms if event.receiver is not None else frozenset()
             wrap = next((wrap for wrap in wraps if taken & wrap.modules), None)
             if wrap is not None:
-                yield event, wrap, "searches unused ones"
+                yield event, wrap, "searches for unused ones"
         for wrap, body in ddp_passes(run, tree) if enabled else ():
             yield from ((event, wrap, "twice") for event in enabled if times_run(body, event.receiver) > 1)
 

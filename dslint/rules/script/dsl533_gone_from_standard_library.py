@@ -131,7 +131,7 @@ class Check(ScriptCheck):
         place = module.location(use.node)
         self.report(
             place,
-            f"`{name}` went from the standard library with Python {release}: "
+            f"`{name}` was removed from the standard library in Python {release}: "
             + (f"the project names {python.version}" if python.is_stated else "a fresh environment has none"),
             hint=f"Use `{instead}`" if instead else f"Replace it, or name a Python before {release}",
             related=(python.origin.labelled(f"Python {python.version}"),) if python.origin and python.is_stated else (),

@@ -64,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 found.second.module,
                 found.second.node,
-                "No DDP forward between this backward and the one before: its gradients are not averaged",
+                "No DDP forward runs between this backward and the one before: its gradients are not averaged",
                 hint="Make one backward of the sum, or run the forward of each loss just before its backward",
                 related=(
                     *(() if same else (run.location(found.first.module, found.first.node, "spends the reduction"),)),

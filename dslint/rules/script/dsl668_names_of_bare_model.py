@@ -100,7 +100,7 @@ def _finding(run: RunQuery, found: Happening, look: Lookup, made: Happening, is_
         META,
         event.module,
         look.node,
-        f"`{text}` {what}: it holds names of {names[1]}, but the wrapper's begin with `module.`",
+        f"`{text}` {what}: it holds names of {names[1]}, and only the wrapper's begin with `module.`",
         hint="Use the same model both times: the one inside the wrapper (`model.module`), or the wrapper",
         related=tuple(related),
     )

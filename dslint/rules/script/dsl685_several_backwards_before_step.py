@@ -175,7 +175,7 @@ def _finding(run: RunQuery, pair: _Pair, effect: str) -> Finding:
         META,
         event.module,
         event.node,
-        f"{what} for one step under DeepSpeed: {effect}, so the step is not of their sum",
+        f"{what} for one step under DeepSpeed: {effect}, so the step does not use their sum",
         hint="Make one backward of the sum of the losses, or let the engine accumulate",
         related=tuple(places),
         facts={"by": "engine" if is_engine else "accelerate"},
