@@ -159,7 +159,7 @@ def _report(meta: RuleMeta, view: LibraryUses, found: Gone, others: list[Gone]) 
     standing = found.standing
     library = standing.allowance.library
     moved = moved_to(view, found)
-    more = [view.module.location(o.use.node, f"`{o.part}` is not there, too") for o in others][:_MOST_RELATED]
+    more = [view.module.location(o.use.node, f"`{o.part}` is missing too") for o in others][:_MOST_RELATED]
     return view.finding(
         meta,
         found.use.node,

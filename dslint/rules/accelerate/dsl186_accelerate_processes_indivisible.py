@@ -71,7 +71,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         doc.value("/num_processes"),
         f"{counted(total, 'process')} cannot be shared equally by {nodes} machines: each starts {each}, "
         f"so {each * nodes} run",
-        hint="Write processes of one machine x machines",
+        hint="Write processes per machine x machines",
         related=tuple(place.labelled(f"{nodes} machines") for place in machines.origins),
         severity=view.severity(Severity.WARNING),
         pointer="/num_processes",

@@ -83,7 +83,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             doc.value(pointer),
             f"`offload_{what}_device: nvme`, but {lost}: DeepSpeed swaps into the folder `none`",
             hint=f"Name a DeepSpeed config with `nvme_path` in `deepspeed_config_file`, or set `{variable}`; accelerate"
-            f" {newest()} and older do so",
+            f" up to {newest()} does not pass the path on",
             severity=view.severity(Severity.WARNING),
             pointer=pointer,
         )

@@ -80,7 +80,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         doc.value(pointers[0]),
         f'{names} {"are" if others else "is"} `"auto"`, which DeepSpeed itself does not fill in: it stops with a '
         "`TypeError`",
-        hint=f"Write numbers for `{MICRO}` and `{STEPS}`, and leave `{TRAIN}` out; the Trainer and accelerate fill in",
+        hint=f"Write numbers for `{MICRO}` and `{STEPS}`, and leave `{TRAIN}` out; only the Trainer and accelerate"
+        " fill in `auto`",
         related=(*others, *readers),
         pointer=pointers[0],
         facts={"with": " ".join(pointers[1:])},

@@ -82,6 +82,6 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             yield META.finding(
                 setting.location,
                 f"with `{setting.text}` {effect}",
-                hint="Delete the setting, or say in a comment why it must be",
+                hint="Delete the setting, or explain it in a comment",
                 severity=Severity.INFO if doc.in_docs else None,
             )

@@ -83,7 +83,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         yield META.finding(
             place,
             f"`{name}` is set and not exported: the script, which reads it, does not see it",
-            hint="Write `export` in front",
-            related=(plan.command.location.labelled("this command does not hand it on"),),
+            hint="Write `export` before it",
+            related=(plan.command.location.labelled("this command does not pass it on"),),
             facts={"name": name},
         )

@@ -121,7 +121,7 @@ def _finding(plan: RunPlan, difference: NodeDifference) -> Finding:
     return META.finding(
         difference.location,
         _SAID[difference.what].format(here=difference.here, there=difference.there),
-        hint="Say it once for all nodes: in a file that both source, or in one script with the rank as argument",
+        hint="Set it once for all nodes: in a file that both source, or in one script with the rank as argument",
         related=(other.labelled(f"the first node: {difference.there}"),),
         severity=Severity.WARNING if plan.command.in_docs or _is_harmless_today(difference) else None,
         facts={"what": difference.what, "here": difference.here, "there": difference.there},

@@ -71,7 +71,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 event.module,
                 event.nodes.get("lr_scheduler", event.node),
                 f"`engine.step()` steps this schedule at every update, but {why}: it ends within the first epoch",
-                hint="Keep it from `deepspeed.initialize` and step it once an epoch, or let it count updates",
+                hint="Keep it from `deepspeed.initialize` and step it once per epoch, or let it count updates",
                 related=(run.location(maker.module, maker.node, "the schedule"),),
                 facts={"schedule": maker.api.removeprefix(_TORCH)},
             )

@@ -87,7 +87,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Ask for the first process of the job: its rank, not the one on its machine",
             related=(
                 *(run.location(call.module, call.node, "called from here") for call in calls[:-4:-1]),
-                *((run.location(test.module, test.node, "true once a machine"),) if test is not None else ()),
+                *((run.location(test.module, test.node, "true once per machine"),) if test is not None else ()),
             ),
             severity=Severity.INFO if does == "write" else None,
             varies=event.snapshot[name][0],

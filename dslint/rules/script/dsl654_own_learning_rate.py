@@ -85,7 +85,7 @@ def _groups(run: RunQuery) -> Iterator[Finding]:
             event.module,
             event.node,
             f"`{run.text(event.module, event.node)}` depends on this rank's own data: the replicas drift apart",
-            hint="Average over the ranks what the number follows, or broadcast the number",
+            hint="Average over the ranks what the number depends on, or broadcast the number",
             related=(run.location(*origin, "becomes each rank's own"),) if origin is not None else (),
             varies=bits,
             origin=origin,
