@@ -48,7 +48,7 @@ ASSUMPTIONS = (
     Assumption(
         "worlds",
         "numbers of ranks",
-        "jobs of 2 and 4 ranks on one machine, and of 4 and 16 ranks on two machines, stand for all jobs",
+        "jobs of 2 and 4 ranks on one machine, and of 4 and 16 ranks on two machines, represent all jobs",
         "a test that compares the rank with a larger number is unknown; a test of the number of ranks alone is unknown"
         " unless it asks for more than one",
     ),
@@ -71,7 +71,7 @@ ASSUMPTIONS = (
     Assumption(
         "option-is-passed",
         "launch commands",
-        "what stands plainly behind an option that no command passes is reported, for somebody may pass it",
+        "what is plainly under an option that no command passes is reported, for somebody may pass it",
         "an option is there to be passed",
         "somebody passes `{name}`, which no launch command of the project does",
         "somebody passes an option that no launch command of the project passes",
@@ -135,7 +135,7 @@ ASSUMPTIONS = (
     Assumption(
         "missing-by-data",
         "values that may be `None`",
-        "where `None` stands beside each rank's own data, the data decide which of the two it is",
+        "where `None` comes with each rank's own data, the data decide which of the two it is",
         "a field of a batch that is there or not",
         "each rank's own data decide whether the value is `None`",
     ),

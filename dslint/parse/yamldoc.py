@@ -265,7 +265,7 @@ class _Reader:
     def _alias(self, node: Node, pointer: str) -> Any:
         name = self._text(node)[1:]
         if name not in self.anchors:
-            self._problem(self._span(node), f"no anchor `&{name}` stands before this")
+            self._problem(self._span(node), f"no anchor `&{name}` comes before this")
             return _ABSENT
         origin, value = self.anchors[name]
         span = self.doc.values[pointer]

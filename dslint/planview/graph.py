@@ -173,7 +173,7 @@ def _flag(view: View) -> str:
 
 def _version(view: View, library: str) -> str:
     name = "DeepSpeed" if library == "deepspeed" else library
-    return version_named(view.versions[library], name).partition(" (")[0]
+    return version_named(view.versions[library], name)
 
 
 def _short(text: str) -> str:

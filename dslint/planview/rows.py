@@ -303,7 +303,7 @@ def _versions(view: View) -> Iterator[Row]:
     shown = []
     for library, version in view.versions.items():
         by = f" ({version.stated_by})" if version.origin is None and version.stated_by else ""
-        text = version_named(version, names.get(library, library)).partition(" (")[0]
+        text = version_named(version, names.get(library, library))
         shown.append(Row("", f"{text}{by}", (version.origin,) if version.origin is not None else ()))
     yield from _listed("versions", shown)
 

@@ -31,8 +31,8 @@ _TEST, _COUNTED = "a test of each item", "a number that the data make"
 # Parts of a result that are as long as all of it, by the names that libraries give them.
 _FIELDS = frozenset({"sequences", "input_ids", "attention_mask", "token_type_ids", "labels"})
 _SELECTION = "a boolean selection"
-_LONGEST = "what is left of a cut at the longest row of its own batch"
-_SHARE = "one item for each of this rank's own share"
+_LONGEST = "rows trimmed to this rank's longest"
+_SHARE = "as many items as this rank's share has"
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,13 +91,13 @@ def _finding(run: RunQuery, meta: RuleMeta, block: _Block, owner: Instance) -> F
         return None
     cleared, step = block.cleared, block.step
     what = f"the {count} micro batches" if count else "the micro batches"
-    when = "" if count else ", as soon as there is more than one"
+    when = "" if count else " once there are several"
     return run.finding(
         meta,
         cleared.module,
         cleared.node,
-        f"`{run.text(cleared.module, cleared.node)}` clears what {what} of a step have accumulated, before the backward"
-        f" of the last one: the step is made with the gradient of one micro batch{when}",
+        f"`{run.text(cleared.module, cleared.node)}` discards what {what} accumulated: the step uses one micro"
+        f" batch{when}",
         hint=f"Clear the gradients after `{run.text(step.module, step.node)}`",
         related=(
             run.location(block.backward.module, block.backward.node, "the backward that comes after it"),

@@ -108,7 +108,7 @@ class GivenLabels:
         if made is None or made is node:
             return ()
         home = self._run.machine.program.home_of(made)
-        return (home.location(made, "the names stand here"),) if home is not None else ()
+        return (home.location(made, "the names are here"),) if home is not None else ()
 
     # -- what stands in the code only ---------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ def who(standing: Standing) -> str:
     if standing.reach == "all":
         return f"{library} {_range(standing.allowance)}"
     if standing.reach == "fresh":
-        return f"A fresh install takes {library} {standing.release}, which"
+        return f"a fresh install takes {library} {standing.release}, which"
     return f"{library} {standing.release}, which the project allows,"
 
 
@@ -112,8 +112,8 @@ def since(standing: Standing) -> str:
     if not standing.change:
         return ""
     if standing.came:
-        return f", which came with {standing.change}"
-    return f", gone since {standing.change}"
+        return f" (new in {standing.change})"
+    return f" (removed in {standing.change})"
 
 
 def changed(standing: Standing) -> str:
@@ -159,7 +159,7 @@ def _report(meta: RuleMeta, view: LibraryUses, found: Gone, others: list[Gone]) 
     standing = found.standing
     library = standing.allowance.library
     moved = moved_to(view, found)
-    more = [view.module.location(o.use.node, f"`{o.part}` is not there, too") for o in others][:_MOST_RELATED]
+    more = [view.module.location(o.use.node, f"`{o.part}` is missing too") for o in others][:_MOST_RELATED]
     return view.finding(
         meta,
         found.use.node,

@@ -202,10 +202,10 @@ def _functions(module: Module) -> list[ast.FunctionDef]:
     return list(module.nodes_of(ast.FunctionDef))
 
 
-def called(run: RunQuery, parting: Parting) -> str:
+def called(run: RunQuery, parting: Parting, limit: int = 60) -> str:
     """Return the name of what is called, as the code has it."""
     module, node = place(parting)
-    return run.text(module, node.func if isinstance(node, ast.Call) else node)
+    return run.text(module, node.func if isinstance(node, ast.Call) else node, limit)
 
 
 def key(event: Event) -> str:
@@ -217,8 +217,8 @@ def what(run: RunQuery, parting: Parting) -> str:
     """Return what must be called by all ranks."""
     name = called(run, parting)
     if parting.via is not None:
-        return f"`{name}` runs the collective `{key(parting.event)}`, which needs every rank"
-    return f"`{name}` must be called by every rank"
+        return f"`{name}` runs `{key(parting.event)}`, which needs every rank"
+    return f"`{name}` needs every rank"
 
 
 def ranks(run: RunQuery, parting: Parting) -> str:
@@ -260,16 +260,16 @@ def sides(run: RunQuery, parting: Parting) -> tuple[str, str]:
         if who in ("main", "others"):
             first, rest = (mine, theirs) if who == "main" else (theirs, mine)
             times = f"rank 0 calls it {_often(first)} and the other ranks {_often(rest)}"
-        return times, "the last calls find no partner"
+        return times, "the last calls have no partner"
     if parting.exit and not _leave_for_certain(parting):
         leave = {"main": "the other ranks", "node": "the other ranks", "others": "rank 0"}.get(who, "some ranks")
-        return f"{leave} may leave before it", "those that come to it wait"
+        return f"{leave} may leave before it", "the ranks that reach it wait"
     if parting.sometimes:
         missing = {"main": "the other ranks do", "node": "the other ranks do", "others": "rank 0 does"}
-        return f"{missing.get(who, 'some ranks do')} not call it on every way", "those that come to it wait"
+        return f"{missing.get(who, 'some ranks do')} not always call it", "the ranks that reach it wait"
     if who == "some":
-        return "only some ranks call it", "the others go on without it"
-    waits = "the others wait for rank 0" if who == "others" else "the other ranks go on without it"
+        return "only some ranks call it", "the others continue without it"
+    waits = "the others wait for rank 0" if who == "others" else "the others continue without it"
     return _CALLS[who], waits
 
 
@@ -325,7 +325,9 @@ def test_place(run: RunQuery, parting: Parting) -> Location:
 def inner_place(run: RunQuery, parting: Parting) -> tuple[Location, ...]:
     """Return the test behind that of the rank which decides whether somebody leaves."""
     inner = parting.inner
-    return (run.location(inner.module, asked(inner), "decides who leaves, and is asked there only"),) if inner else ()
+    return (
+        (run.location(inner.module, asked(inner), "decides who leaves, and is evaluated there only"),) if inner else ()
+    )
 
 
 def event_place(run: RunQuery, parting: Parting, label: str = "runs the collective") -> tuple[Location, ...]:
@@ -339,17 +341,17 @@ def cause(parting: Parting) -> tuple[str, str]:
     """Return why a rank decides for itself, and how the place where that begins is called."""
     varies = parting.varies
     if varies & DATA:
-        return "looks at the data of this rank alone", "each rank has data of its own from here"
+        return "depends on this rank's own data", "each rank has its own data from here on"
     if varies & OWN_FILE:
-        return "depends on a file that this rank alone looks for", "each rank looks for a file of its own here"
+        return "depends on a file that each rank looks for by itself", "each rank looks for its own file here"
     if parting.asks_share:
-        return "asks for the share of items of this rank alone", "each rank takes a share of its own here"
+        return "depends on this rank's share of the items", "each rank takes its own share here"
     if parting.is_alone and not varies & (CLOCK | RANDOM):
-        return "is asked on some ranks only and nothing tells the others", "only some ranks come here"
+        return "is evaluated on some ranks only", "only some ranks come here"
     if varies & RANKED and (varies & HOST or not varies & OWN):
-        return "is set on some ranks only and nothing tells the others", "only some ranks come here"
+        return "is set on some ranks only", "only some ranks come here"
     if varies & CLOCK:
-        return "reads the clock of this rank", "no two ranks pass a limit at the same step"
+        return "reads this rank's clock", "no two ranks pass a limit at the same step"
     if varies & HOST and not varies & RANDOM:
-        return "depends on the files or the memory of this process", "each process has its own"
-    return "rests on a random number of this rank", "each rank draws a number of its own"
+        return "depends on this process's files or memory", "each process has its own"
+    return "depends on this rank's random number", "each rank draws its own number"

@@ -45,13 +45,14 @@ def refused(
     version = releases.of(found.library)
     who = version_named(version, found.library)
     if found.reach == "deprecated":
-        message = f"{who} calls `{name}` of `{owner[1]}` deprecated, and {found.release} removes it: an upgrade breaks"
+        message = f"{who} deprecates `{name}` of `{owner[1]}`, and {found.release} removes it: an upgrade breaks"
     else:
-        since = f"{found.library} {found.release}"
-        who = f"{since} and later do" if found.reach == "later" else f"{who} does"
-        does = "was removed in" if found.is_removed else "came with"
         verb = "take" if error.startswith("TypeError") else "have"
-        message = f"{who} not {verb} `{name}`, which {does} {since}: `{owner[1]}` raises `{error}` on every rank"
+        does = f"{'removed in' if found.is_removed else 'new in'} {found.release}"
+        who = f"{who} does not {verb} `{name}` ({does})"
+        if found.reach == "later":
+            who = f"{found.library} {found.release} and later do not {verb} `{name}`"
+        message = f"{who}: `{owner[1]}` raises `{error.partition(':')[0]}` on every rank"
     return Refused(node, name, message, found.severity, version, found, fix)
 
 

@@ -37,7 +37,7 @@ def wrong_timeouts(run: RunQuery, meta: RuleMeta) -> Iterator[Finding]:
         elif not kind and not numbers and (kind := _by_default(run, value)):
             yield _told(run, meta, event, name, kind, "a `datetime.timedelta`", " by default")
         elif not kind and not numbers and (kind := _when_given(run, value)):
-            yield _told(run, meta, event, name, kind, "a `datetime.timedelta`", " when it is given")
+            yield _told(run, meta, event, name, kind, "a `datetime.timedelta`", " if given")
 
 
 def _kind_of(value: Value) -> str:
@@ -77,13 +77,12 @@ def _told(run: RunQuery, meta: RuleMeta, event: Event, name: str, kind: str, wan
     value = known[0] if known is not None and len(known) == 1 and isinstance(known[0], int | float | str) else None
     is_delta = kind == "timedelta"
     kind = f"`{kind}`" if is_delta else kind
-    effect = "transformers makes a `timedelta` of it and" if name == "ddp_timeout" else "the call"
+    effect = "transformers" if name == "ddp_timeout" else "the call"
     return run.finding(
         meta,
         event.module,
         node,
-        f"`{name}={text}` of `{called(run, event)}` is a {kind}{maybe}, but {wanted} is needed: {effect} raises on"
-        " every rank",
+        f"`{name}={text}` of `{called(run, event)}` is a {kind}{maybe}, but must be {wanted}: {effect} raises",
         hint=_hint(text, kind, is_stated=node is not event.node),
         fix=None if maybe or kind == "text" or node is event.node else _fix(run, event, text, node, is_delta=is_delta),
         severity=Severity.WARNING if maybe else None,

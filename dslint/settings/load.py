@@ -122,7 +122,7 @@ def _read(file: Path, required: bool) -> Source | None:
         raise origin.error("[tool.dslint] must be a table", ())
     if not is_project and isinstance(table.get("tool"), dict) and "dslint" in table["tool"]:
         raise origin.error(
-            f"`[tool.dslint]` is for pyproject.toml: in {file.name} the keys stand at the top, and tables are called "
+            f"`[tool.dslint]` is for pyproject.toml: in {file.name} the keys are at the top, and tables are called "
             "`[launch]`, not `[tool.dslint.launch]`",
             ("tool", "dslint"),
         )

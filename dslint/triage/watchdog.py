@@ -100,4 +100,4 @@ def _same(waiting: list[Waiting]) -> Iterator[str]:
         behind = [report.rank for report in waiting if report.enqueued == min(counts)]
         yield f"{spoken(behind)} had enqueued the fewest collectives (#{min(counts)}, others up to #{max(counts)})"
     elif len(waiting) > 1:
-        yield "all ranks that report stand in the same collective: a rank without a report, or the links between them"
+        yield "all ranks that report are in the same collective: a rank without a report, or the links between them"

@@ -77,7 +77,7 @@ def test_an_unknown_part_is_wrong_only_when_no_value_of_it_fits(
         assert not verdict.is_wrong
 
 
-def test_the_message_spells_the_arithmetic_with_the_place_of_every_number() -> None:
+def test_the_message_spells_the_arithmetic_and_every_number_has_its_place() -> None:
     text = (
         '{\n  "train_batch_size": 30,\n  "train_micro_batch_size_per_gpu": 4,\n  "gradient_accumulation_steps": 1\n}\n'
     )
@@ -87,7 +87,8 @@ def test_the_message_spells_the_arithmetic_with_the_place_of_every_number() -> N
 
     verdict = judge(read_batch(doc), known(8, launch.location(Span(9, 27))))
     assert verdict.kind == "inconsistent"
-    assert "4 (ds.json:3) x 1 (ds.json:4) x 8 (run.sh:1) = 32, not 30 (ds.json:2)" in verdict.message
+    assert "is 30, but micro batch 4 x accumulation steps 1 x world size 8 = 32" in verdict.message
+    assert str(verdict.at) == "ds.json:2"
     assert [str(place) for place in verdict.related] == ["ds.json:3", "ds.json:4", "run.sh:1"]
     assert "8 (--world-size)" in judge(read_batch(doc), known(8)).message
 

@@ -90,10 +90,10 @@ def said(root: Path, files: dict[str, str], *given: str, **stated: object) -> li
     """Code, severity and what is compared: ``DSL409 error gradient_accumulation_steps is 8 (args.yaml:6)``."""
     out = []
     for f in findings(root, files, *given, **stated):
-        _, _, text = f.message.partition("but ")
-        out.append(
-            f"{f.code} {f.severity.value} {text.partition(':')[0] if ' (' not in text else text[: text.index(')') + 1]}"
-        )
+        text = f.message.partition("but ")[2].partition(":")[0]
+        label = text.replace("`", "").replace(" is ", " ")
+        place = next((f" ({place})" for place in f.related if place.label == label), "")
+        out.append(f"{f.code} {f.severity.value} {text}{place}")
     return out
 
 
@@ -191,7 +191,8 @@ def test_the_batch_triangle_of_a_recipe_needs_a_world_size(project: Path) -> Non
     files["conf/ds.json"] = DS.replace('"auto"', "32", 1)
     assert findings(project, files) == []
     (found,) = findings(project, files, world_size=4)
-    assert "1 (sft.yaml:5) x 4 (" in found.message
+    assert "micro batch 1 x accumulation steps 4 x" in found.message
+    assert "sft.yaml:5" in {str(place) for place in found.related}
 
 
 def test_one_file_alone_meets_the_recipe_that_names_it(project: Path) -> None:

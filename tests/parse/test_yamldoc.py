@@ -191,7 +191,7 @@ def test_a_merged_member_has_the_place_of_its_anchor() -> None:
     ("text", "left_out", "message"),
     [
         ("a: !vault x\nb: 1\n", "/a", "the tag `!vault` has no meaning here"),
-        ("a: *nobody\nb: 1\n", "/a", "no anchor `&nobody` stands before this"),
+        ("a: *nobody\nb: 1\n", "/a", "no anchor `&nobody` comes before this"),
         ("? [x, y]\n: 1\nb: 1\n", "/a", "a key of this kind cannot be read"),
         ("a: [1, 2\nb: 1\n", "/a", "unclosed `[`"),
     ],

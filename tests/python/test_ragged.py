@@ -31,7 +31,7 @@ def gathered(text: str) -> str:
         ("torch.cat([x[x > 0], x[x < 0]])", "a boolean selection"),
         ("x[x > 0][:, 1] * 2", "a boolean selection"),
         ("F.softmax(x[x > 0], dim=-1).argmax(-1)", "a boolean selection"),
-        ("x[:, : int((x > 0).sum(1).max())]", "what is left of a cut at the longest row of its own batch"),
+        ("x[:, : int((x > 0).sum(1).max())]", "rows trimmed to this rank's longest"),
         ("x[x > 0].mean()", ""),
         ("x[x > 0].t() @ x[x > 0]", ""),
         ("x[x > 0][:5]", ""),

@@ -70,7 +70,7 @@ def test_what_decides_beside_the_rank_is_no_reason_to_blame_one_side() -> None:
     code = "def f(rank, flag):\n    if rank == 0:\n        dist.barrier()\n    if flag and rank != 0:\n        dist.barrier()\n"
     first = findings(dsl201, HEAD + code)[0]
     assert first.location.region.line == 6
-    assert "the other ranks do not call it on every way" in first.message
+    assert "the other ranks do not always call it" in first.message
 
 
 def test_a_context_manager_that_others_leave_later_meets_another_call() -> None:
@@ -187,4 +187,4 @@ def test_a_call_behind_its_own_test_is_made_by_rank_0_alone_and_nobody_leaves() 
         "    if args.show:\n        print(x)\n    elif not many or dist.get_rank() == 0:\n        total(x)\n"
     )
     (found,) = findings(dsl201, code)
-    assert "only rank 0 calls it: the other ranks go on without it" in found.message
+    assert "only rank 0 calls it: the others continue without it" in found.message

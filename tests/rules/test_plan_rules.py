@@ -125,7 +125,7 @@ def test_dsl404_sees_the_command_through_its_wrappers(command: str, severity: Se
 def test_dsl404_says_that_none_is_no_launcher() -> None:
     files = {"run.sh": "torchrun --nproc_per_node 8 tools/train.py c.py --launcher none\n", "tools/train.py": MMENGINE}
     (finding,) = findings("DSL404", files)
-    assert "`--launcher` of the script is `none`" in finding.message
+    assert "the script's `--launcher` is `none`" in finding.message
     assert finding.fix is not None
     assert apply_edits(files["run.sh"], finding.fix.edits).endswith("--launcher pytorch\n")
 
@@ -146,7 +146,7 @@ def test_the_message_spells_the_arithmetic_with_all_places() -> None:
         "ds.json": config(train_batch_size=28, train_micro_batch_size_per_gpu=4, gradient_accumulation_steps=1),
     }
     (finding,) = findings("DSL408", files)
-    assert "4 (ds.json:6) x 1 (ds.json:7) x 8 (run.sh:2) = 32, not 28 (ds.json:5)" in finding.message
+    assert "is 28, but micro batch 4 x accumulation steps 1 x world size 8 = 32" in finding.message
     assert str(finding.location) == "ds.json:5"
     assert {str(place) for place in finding.related} == {"ds.json:6", "ds.json:7", "run.sh:2"}
     assert finding.pointer == "/train_batch_size"
@@ -159,7 +159,7 @@ def test_arguments_of_the_trainer_take_part_in_the_triangle() -> None:
         "ds.json": config(train_batch_size=32, train_micro_batch_size_per_gpu="auto"),
     }
     (finding,) = findings("DSL408", files)
-    assert "4 (run.sh:1) x 2 (run.sh:1) x 8 (run.sh:1) = 64, not 32 (ds.json:5)" in finding.message
+    assert "is 32, but micro batch 4 x accumulation steps 2 x world size 8 = 64" in finding.message
     assert finding.fix is not None
     assert finding.fix.safety is Safety.SAFE
     fixed = apply_edits(files["ds.json"], finding.fix.edits)
@@ -171,14 +171,14 @@ def test_runs_that_fail_alike_are_one_finding() -> None:
     text = config(train_batch_size=32)
     files = {"run.sh": f"{RUN}\n{RUN}\n{RUN.replace('8', '16')}\n", "train.py": TRAINER, "ds.json": text}
     found = findings("DSL408", files)
-    assert [f.message.count("8 (run.sh:1)") for f in found] == [1, 0]
+    assert [f.message.count("world size 8 =") for f in found] == [1, 0]
     assert "run.sh:2" in {str(place) for place in found[0].related}
 
 
 def test_a_default_of_the_trainer_is_named_as_such() -> None:
     files = {"run.sh": RUN + "\n", "train.py": TRAINER, "ds.json": config(train_batch_size=32)}
     (finding,) = findings("DSL408", files)
-    assert "8 (the default of `TrainingArguments`)" in finding.message
+    assert "8 (default)" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_rule_that_knows_the_command_speaks_for_the_one_that_knows_the_confi
         Path(name).write_text(content)
     (found,) = [f for f in check_paths(["."], make_settings({})).findings if f.code in ("DSL130", "DSL408")]
     assert found.code == "DSL408"
-    assert "4 (ds.json:6) x 1 (ds.json:7) x 8 (run.sh:1) = 32, not 30 (ds.json:5)" in found.message
+    assert "is 30, but micro batch 4 x accumulation steps 1 x world size 8 = 32" in found.message
     (alone,) = check_paths(["."], make_settings({"ignore": ["DSL408"], "select": ["DSL130", "DSL408"]})).findings
     assert alone.code == "DSL130"
 

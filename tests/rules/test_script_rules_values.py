@@ -37,7 +37,7 @@ TENSOR = pytest.mark.xfail(strict=True, reason="the interpreter does not keep th
 def test_dsl270_knows_the_size(code: str) -> None:
     (found,) = findings(dsl270, DIST + code, EIGHT)
     assert found.severity is Severity.INFO
-    assert "no multiple of the 8 ranks" in found.message
+    assert "not a multiple of the 8 ranks" in found.message
     assert findings(dsl270, DIST + code) == []
 
 

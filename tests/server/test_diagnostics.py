@@ -72,7 +72,7 @@ def test_a_change_of_the_launch_file_alone_judges_the_config_again(client: Clien
         ),
         seen,
     )
-    assert "x 5" in next(d["message"] for d in found["params"]["diagnostics"] if d["code"] == "DSL408")
+    assert "x world size 5" in next(d["message"] for d in found["params"]["diagnostics"] if d["code"] == "DSL408")
 
 
 def test_changes_of_ranges_count_utf_16_units(client: Client, project: Path) -> None:

@@ -56,7 +56,7 @@ def check(machine: Machine) -> list[Outcome]:
     ranks = machine.variable("WORLD_SIZE")
     if machine.variable("RANK") and ranks.isdecimal() and int(ranks) > 1:
         waits = (
-            f"`python train.py` takes itself for rank {machine.variable('RANK')} of {ranks} and waits for the others"
+            f"`python train.py` believes it is rank {machine.variable('RANK')} of {ranks} and waits for the others"
         )
         return [error(f"left over from a launcher: {stated}", waits, repair)]
     # The two that a person sets for the next launch are set on purpose.

@@ -34,7 +34,7 @@ def check(machine: Machine) -> list[Outcome]:
     step = machine.variable("SLURM_STEP_ID")
     # srun --pty sets the port; batch scripts and plain steps do not have it.
     if machine.variable("SLURM_PTY_PORT") and step.isdecimal() and int(step) < _SPECIAL_STEPS:
-        reason = "it holds the resources of the job: a further srun here waits for them for ever"
+        reason = "it holds the resources of the job: a further srun here waits for them forever"
         outcomes.append(warning(f"this shell is a step of Slurm job {job}", reason, "srun --overlap ..."))
     tasks = machine.variable("SLURM_NTASKS_PER_NODE")
     nodes = machine.variable("SLURM_JOB_NUM_NODES") or "?"

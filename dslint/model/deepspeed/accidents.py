@@ -47,18 +47,16 @@ def accidents(doc: DataDoc, context: Context, filled: bool) -> Iterator[Accident
     if isinstance(size, str) and accepts(size, TENSOR_SIZE, NEWEST):
         severity, who = refusal(context.deepspeed, _COMPARES_SINCE, "converts it")
         right = "" if size == "auto" else str(int(float(size)))
-        why = f"`deepspeed.initialize` compares the text with 0 before anything converts it: {who} with a `TypeError`"
+        why = f"`deepspeed.initialize` compares this text with 0: {who} with a `TypeError`"
         yield Accident(TENSOR_SIZE, severity, why, right)
     for pointer in _FOLDERS:
         if doc.get(pointer) == "":
-            why = "DeepSpeed asserts that the autotuner has a folder and stops with an `AssertionError`, used or not"
+            why = "DeepSpeed needs a folder for the autotuner, even unused, and stops"
             yield Accident(pointer, Severity.ERROR, why, "", "Name a folder, or delete the key")
     if not (filled or doc.is_dict):
         return
     for pointer in _JOINED:
         value = doc.get(pointer)
         if isinstance(value, float) and value.is_integer():
-            why = (
-                "DeepSpeed joins it with another switch by `|`, which takes no fractions, and stops with a `TypeError`"
-            )
+            why = "DeepSpeed combines it with another switch by `|` and stops with a `TypeError`"
             yield Accident(pointer, Severity.ERROR, why, json.dumps(bool(value)))

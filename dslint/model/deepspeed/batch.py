@@ -136,8 +136,8 @@ def judge(batch: Batch, world: Fact[Any]) -> BatchVerdict:
         return BatchVerdict("missing", message, _place(batch.steps))
     if _is_fraction(batch.train) and batch.micro.is_absent and not _is_fraction(batch.steps):
         message = (
-            f"`{TRAIN}` is {batch.train.get()}: DeepSpeed derives a whole micro batch from it by floor division, "
-            "whatever the world size, and its start-up assertion then finds another product"
+            f"`{TRAIN}` is {batch.train.get()}: DeepSpeed rounds the micro batch down, and its start-up assertion "
+            "fails at any world size"
         )
         return BatchVerdict("indivisible", message, _place(batch.train))
     parts = [(MICRO, batch.micro), (STEPS, batch.steps), ("world", world)]
@@ -160,19 +160,12 @@ def _compare(train: Fact[Number], parts: list[tuple[str, Fact[Any]]], exact: boo
         return OK
     # Counted once each: with a shell variable two facts may come from one line.
     related = tuple(dict.fromkeys(_labelled(name, fact) for name, fact in parts if fact.origins))
-    terms = " x ".join(_spelled(fact) for _, fact in parts)
-    names = " x ".join(_CALLED[name] for name, _ in parts)
+    terms = " x ".join(f"{_CALLED[name]} {_spelled(fact)}" for name, fact in parts)
     equals = f" = {product}" if len(parts) > 1 else ""
     if exact:
-        message = (
-            f"{names} is {terms}{equals}, not {_spelled(train)}: "
-            f"DeepSpeed asserts that this product equals `{TRAIN}` and stops at start-up"
-        )
+        message = f"`{TRAIN}` is {total}, but {terms}{equals}: DeepSpeed stops at start-up"
         return BatchVerdict("inconsistent", message, _place(train), related)
-    message = (
-        f"`{TRAIN}` {_spelled(train)} is not a multiple of {names} {terms}{equals}: "
-        "no whole number is left for the rest, and DeepSpeed stops at start-up with an assertion"
-    )
+    message = f"`{TRAIN}` {total} is not a multiple of {terms}{equals}: DeepSpeed stops at start-up"
     return BatchVerdict("indivisible", message, _place(train), related)
 
 
@@ -191,4 +184,5 @@ def _labelled(name: str, fact: Fact[Any]) -> Location:
 
 def _spelled(fact: Fact[Any]) -> str:
     # A value without a place was stated on the command line; its fact may say by which option.
-    return fact.at() if fact.origins else f"{fact.get()} ({fact.reason or '--world-size'})"
+    said = fact.reason.replace("the default of `TrainingArguments`", "default") or "--world-size"
+    return f"{fact.get()}" if fact.origins else f"{fact.get()} ({said})"

@@ -133,11 +133,13 @@ def top_of(doc: DataDoc) -> Location:
 
 
 def version_named(version: VersionFact, library: str = "DeepSpeed") -> str:
-    """``DeepSpeed 0.12.6 (requirements.txt:3)``, for messages; the bare name where nobody states a release."""
+    """``DeepSpeed 0.12.6``, for messages; the bare name where nobody states a release.
+
+    Where it is stated is a related place (:func:`version_origin`).
+    """
     if not version.is_known:
         return library
-    place = f" ({version.origin})" if version.origin else ""
-    return f"{library} {version.specifier.removeprefix('==')}{place}"
+    return f"{library} {version.specifier.removeprefix('==')}"
 
 
 def version_origin(version: VersionFact, library: str = "DeepSpeed") -> tuple[Location, ...]:

@@ -97,7 +97,7 @@ def defaults_in_use(pointer: str, version: VersionFact) -> list[Any]:
 
 def breaks_since(since: str | None) -> str:
     """The words for what an upgrade does."""
-    return f"DeepSpeed {since} and later stop, so an upgrade breaks"
+    return f"DeepSpeed {since} and later stop"
 
 
 def refusal(version: VersionFact, since: str | None, older: str = "accepts it") -> tuple[Severity, str]:
@@ -108,7 +108,7 @@ def refusal(version: VersionFact, since: str | None, older: str = "accepts it") 
     """
     reached = covers(version, f">={since}") if since else "yes"
     if reached == "no":
-        return Severity.INFO, f"{version_named(version)} {older}, but {breaks_since(since)}"
+        return Severity.INFO, f"{version_named(version)} {older}, {since} and later stop"
     if reached == "maybe":
         severity = Severity.WARNING if version.is_known else Severity.ERROR
         return severity, f"DeepSpeed {since} and later stop"

@@ -53,7 +53,7 @@ def refused(view: ConfigView) -> Severity | None:
 
 def caveat(severity: Severity) -> str:
     """What to add to the message of a mistake in ``optimizer`` where nobody knows who reads the config."""
-    return ", unless the script passes an optimizer of its own" if severity is Severity.WARNING else ""
+    return " unless the script passes its own optimizer" if severity is Severity.WARNING else ""
 
 
 def is_own(view: ConfigView, section: str, name: str) -> str:

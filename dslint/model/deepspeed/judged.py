@@ -14,7 +14,7 @@ from typing import Any
 from dslint.core.finding import Severity
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named
-from dslint.model.deepspeed.history import breaks_since, points_in_use, refused_key_since, release_in_use
+from dslint.model.deepspeed.history import points_in_use, refused_key_since, release_in_use
 from dslint.model.deepspeed.schema import (
     NEWEST,
     Violation,
@@ -48,7 +48,7 @@ class Judged:
     def standing(self, older: str = "accepts it") -> tuple[Severity, str]:
         """How bad it is that DeepSpeed stops, and the words for who stops. ``older``: what earlier releases do."""
         if self.reach == "later":
-            return Severity.INFO, f"{version_named(self.version)} {older}, but {breaks_since(self.since)}"
+            return Severity.INFO, f"{version_named(self.version)} {older}, {self.since} and later stop"
         if self.reach == "some":
             return Severity.WARNING, f"DeepSpeed {self.since or self.release} and later stop"
         if is_pin(self.version):

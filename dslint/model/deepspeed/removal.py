@@ -30,15 +30,15 @@ def removal(judged: Judged, context: Context) -> Removal:
     key, since = split_pointer(violation.pointer)[-1], judged.since or judged.release
     # DeepSpeed's own text says what happened and, for some keys, what to use instead.
     sentences = re.sub(r"'([\w.]+)'", r"`\1`", violation.text).rstrip(". ").split(". ")
-    reason = sentences[0]
+    reason = sentences[0].partition(";")[0]
     instead = next((s for s in sentences if s.startswith(("Use ", "Set "))), "")
     reached = covers(version, f">={since}")
     hint = f"Delete `{key}`" + (f" and {instead[0].lower()}{instead[1:]}" if instead else "")
     if reached == "yes":
-        message = f"`{key}` is refused by {version_named(version)}, even when it is switched off: {reason}"
+        message = f"`{key}` stops {version_named(version)}, even when switched off: {reason}"
         return Removal(Severity.ERROR, message, hint, version_origin(version))
     if reached == "no":
-        message = f"`{key}` is accepted by {version_named(version)} but stops DeepSpeed {since} and later: {reason}"
+        message = f"`{key}` works in {version_named(version)} and stops DeepSpeed {since} and later: {reason}"
         return Removal(Severity.INFO, message, f"{hint}, before you upgrade", version_origin(version))
-    message = f"`{key}` stops DeepSpeed {since} and later, even when it is switched off: {reason}"
+    message = f"`{key}` stops DeepSpeed {since} and later, even when switched off: {reason}"
     return Removal(Severity.WARNING, message, f"{hint}; or pin `deepspeed<{since}`", version_origin(version))

@@ -86,17 +86,17 @@ def is_lowered(violation: Violation) -> bool:
 def consequence(violation: Violation, plain: str | None, who: str) -> str:
     """How a run ends that has the value, in words; ``who`` says who stops, empty when nobody does at start-up."""
     if who:
-        return f"{who} with {_ending(violation, plain)} at start-up"
+        return f"{who} with {_ending(violation, plain)}"
     if is_divisor(violation):
         return _DIVIDES
     if is_lowered(violation):
-        return "`deepspeed.initialize` takes it for a text and stops with an `AttributeError`"
+        return "`deepspeed.initialize` stops with an `AttributeError`"
     if is_compared(violation):
-        return "the first step compares it with 0 and stops with a `TypeError`"
+        return "the first step stops with a `TypeError`"
     if plain in ("true", "false"):
-        return 'every string counts as true, `"false"` as well'
+        return 'every string counts as true, even `"false"`'
     if violation.pointer in _NUMBERS and not plain and not isinstance(violation.value, bool):
-        return "the class that gets it computes with it and stops, at the first step at the latest"
+        return "the run stops at the first step at the latest"
     if plain:
-        return "a number in quotes stops with a `TypeError` when it is first used"
+        return "its first use stops with a `TypeError`"
     return "it takes the value as it is"

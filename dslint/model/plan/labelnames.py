@@ -58,9 +58,7 @@ def read_label_names(command: LaunchCommand, profile: ScriptProfile | None, work
     if verdict is None:
         return None
     if not evaluation.is_called() and _never_evaluates(command, profile):
-        verdict = replace(
-            verdict, severity=Severity.INFO, why=f"{verdict.why} (this run has no evaluation: `eval_strategy` is `no`)"
-        )
+        verdict = replace(verdict, severity=Severity.INFO, why=f"{verdict.why} (`eval_strategy` is `no`)")
     place = next(word.location for word in words if word.text in extra)
     made = tuple(p.module.location(p.node, p.label) for p in verdict.produced)
     return LabelNames(place, tuple(names), verdict, made)

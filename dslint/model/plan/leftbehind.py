@@ -52,7 +52,7 @@ def left_behind(files: Files, text: str) -> LeftBehind | None:
     source = workspace.read(path) if path is not None else None
     if path is None or path.startswith(("..", "/")):
         return None
-    place = source.location(Span(0, 0), "it lies here") if source is not None else None
+    place = source.location(Span(0, 0), "the file is here") if source is not None else None
     return LeftBehind(folder, path, place)
 
 

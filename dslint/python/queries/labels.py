@@ -47,8 +47,7 @@ class Verdict:
         extra = extra_names(names)
         place = "besides" if len(extra) < len(names) else "in place of"
         listed = ", ".join(f'"{name}"' for name in extra)
-        harm = f"evaluation pads and gathers it from all ranks, {self.why}"
-        return f"`label_names` holds {listed} {place} the labels: {harm}"
+        return f"`label_names` holds {listed} {place} the labels: {self.why}"
 
 
 def extra_names(names: Iterable[str]) -> list[str]:
@@ -181,14 +180,14 @@ def _harm(found: Sequence[Produced], evaluation: Evaluation) -> tuple[Severity, 
     severity: Severity | None = None
     kind = _kind(found)
     if any(produced.conditional for produced in found):
-        why = "and only some batches have it, so the ranks wait for each other in different gathers"
+        why = "only some batches have it, so the ranks hang in different gathers"
     elif kind in _BROKEN:
-        why = f"and it is a {kind}, which raises `TypeError` or differs between ranks and hangs"
+        why = f"evaluation gathers this {kind}, and raises or hangs"
     elif kind == "tensor":
-        why, severity = "which works only while its shape is the same on every rank", Severity.INFO
+        why, severity = "evaluation gathers it, which needs one shape on all ranks", Severity.INFO
     else:
         # Another file may make it as a tensor of fixed shape in every batch.
-        why = "which hangs or raises unless it is a tensor of the same shape on every rank"
+        why = "evaluation gathers it, which fails unless all ranks have one shape"
         severity = Severity.INFO
     if evaluation.never_runs():
         who = "this file passes" if len(evaluation.files) == 1 else "the code passes"

@@ -1,6 +1,6 @@
 """A key at the top level of an accelerate config that no release in use knows.
 
-**What.** `accelerate launch` makes a `ClusterConfig` of the file; a key that is no field of it stops the command.
+**What.** `accelerate launch` makes a `ClusterConfig` of the file; a key that is not a field of it stops the command.
 
 **Why it hurts.** `ValueError: The config file at ... had unknown keys (['num_procesess'])` before anything starts. A
 key of a newer release ends the same way on an older one.
@@ -91,7 +91,7 @@ def _finding(view: AccelerateView, key: str, pointer: str) -> Finding:
         hint = f"Move it below `{SECTION[1:]}`"
     return META.finding(
         doc.key(pointer),
-        f"`{key}` {_state(view, key)}: `accelerate launch` stops with a ValueError about unknown keys",
+        f"`{key}` {_state(view, key)}: `accelerate launch` stops with `ValueError`",
         hint=hint,
         fix=Fix(f"Write `{near}`", edits, Safety.UNSAFE) if edits else None,
         severity=view.severity(Severity.ERROR),
@@ -103,8 +103,10 @@ def _state(view: AccelerateView, key: str) -> str:
     found = releases_of("keys", key)
     release = f"accelerate {view.version.specifier.removeprefix('==')}"
     if found is None:
-        return "is no key of an accelerate config"
+        return "is not a key of an accelerate config"
     since, until = found
     return (
-        f"was removed in accelerate {until}" if until else f"came with accelerate {since} and the project has {release}"
+        f"was removed in accelerate {until}"
+        if until
+        else f"is new in accelerate {since}, but the project has {release}"
     )

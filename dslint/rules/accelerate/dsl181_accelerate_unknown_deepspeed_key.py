@@ -1,7 +1,7 @@
 """A key below `deepspeed_config` that `accelerate launch` does not read.
 
 **What.** The entries of `deepspeed_config` set the arguments of `accelerate launch` by name (`zero_stage`,
-`offload_optimizer_device`). An entry that is no argument is set as well, and nothing reads it.
+`offload_optimizer_device`). An entry that is not an argument is set as well, and nothing reads it.
 
 **Why it hurts.** The setting is silently lost: with `zero_stge: 3` the run uses stage 2, accelerate's default; keys
 of DeepSpeed's own config (`train_micro_batch_size_per_gpu`, `zero_force_ds_cpu_optimizer`,
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
-from dslint.model.accelerate.names import is_known, names, newest, releases_of
+from dslint.model.accelerate.names import is_known, names, releases_of
 from dslint.model.accelerate.view import SECTION, AccelerateView, view_of
 from dslint.model.context import Context
 from dslint.model.deepspeed.suggest import closest
@@ -84,10 +84,10 @@ def _finding(view: AccelerateView, key: str, pointer: str) -> Finding:
     near = closest(key, [name for name in names("arguments") if not view.doc.has(f"{SECTION}/{name}")])
     edits = rename_key(view.doc, pointer, near) if near else ()
     since = (releases_of("arguments", key) or (None, None))[0]
-    reader = f"accelerate before {since}" if since else f"`accelerate launch` ({newest()} and older)"
+    reader = f"accelerate before {since}" if since else "`accelerate launch`"
     return META.finding(
         view.doc.key(pointer),
-        f"`{key}` below `deepspeed_config` is no argument that {reader} knows: the setting is silently dropped",
+        f"`{key}` in `deepspeed_config` is not known to {reader}: the setting is silently ignored",
         hint=f"Write `{near}`"
         if near
         else "Put it into a DeepSpeed config and name that in `deepspeed_config_file`, or delete the key",

@@ -92,7 +92,7 @@ def _wrong(view: AccelerateView, value: str) -> Finding:
     when = f" since accelerate {until}" if until else f" before accelerate {since}" if since else ""
     return META.finding(
         view.doc.value(_KEY),
-        f"`{value}` is no distributed type{when}: `accelerate launch` stops with `is not a valid DistributedType`",
+        f"`{value}` is not a distributed type{when}: `accelerate launch` stops with `is not a valid DistributedType`",
         hint=f"Write `{near}`" if near else f"Write one of {', '.join(names('distributed_types')[:6])}, ...",
         fix=Fix(f"Write `{near}`", edits, Safety.SAFE if certain else Safety.UNSAFE) if edits else None,
         severity=view.severity(Severity.ERROR),

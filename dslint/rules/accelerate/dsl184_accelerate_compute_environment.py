@@ -78,7 +78,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     shown = "null" if value is None else f"{value}"
     yield META.finding(
         doc.value(_KEY),
-        f"`compute_environment` is `{shown}`, so accelerate reads a SageMaker config and stops at unknown keys: "
+        f"`compute_environment` is `{shown}`: accelerate reads a SageMaker config and stops at unknown keys: "
         + ", ".join(f"`{key}`" for key in refused[:3]),
         hint="Write `LOCAL_MACHINE`",
         fix=Fix("Write `LOCAL_MACHINE`", edits, Safety.UNSAFE if value == "AMAZON_SAGEMAKER" else Safety.SAFE)

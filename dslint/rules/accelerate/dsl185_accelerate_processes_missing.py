@@ -1,7 +1,7 @@
 """An accelerate config that does not say how many processes to start, and no command that does.
 
 **What.** Without `num_processes` (or with `-1`) the flag `--num_processes` is needed. `null`, `0` and `8.0` are taken
-as they stand and fail later.
+as they are and fail later.
 
 **Why it hurts.** `ValueError: You need to manually pass in --num_processes using this config yaml.`; for `null`,
 `Unsupported nproc_per_node value: None`.

@@ -2,7 +2,7 @@
 
 **What.** `num_processes` counts all processes of all machines. Each machine starts `num_processes // num_machines`.
 
-**Why it hurts.** The rest is dropped without a word: 3 processes on 2 machines are 2, and GPUs stay idle. A number
+**Why it hurts.** The rest is silently ignored: 3 processes on 2 machines are 2, and GPUs stay idle. A number
 below that of the machines starts none.
 
 **Fix.** Write GPUs of one machine x machines.
@@ -28,7 +28,7 @@ META = RuleMeta(
     name="accelerate-processes-indivisible",
     kind="accelerate",
     severity=Severity.WARNING,
-    summary="`num_processes` of an accelerate config is no multiple of `num_machines`",
+    summary="`num_processes` of an accelerate config is not a multiple of `num_machines`",
     depends_on_run=True,
 )
 
@@ -71,7 +71,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         doc.value("/num_processes"),
         f"{counted(total, 'process')} cannot be shared equally by {nodes} machines: each starts {each}, "
         f"so {each * nodes} run",
-        hint="Write processes of one machine x machines",
+        hint="Write processes per machine x machines",
         related=tuple(place.labelled(f"{nodes} machines") for place in machines.origins),
         severity=view.severity(Severity.WARNING),
         pointer="/num_processes",

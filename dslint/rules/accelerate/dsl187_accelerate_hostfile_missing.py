@@ -4,7 +4,7 @@
 `deepspeed_multinode_launcher` (default `pdsh`). That command knows the machines from a hostfile only, and accelerate
 passes `--hostfile None` when `deepspeed_hostfile` is missing; the default `/job/hostfile` is not looked at then.
 
-**Why it hurts.** `Unable to find hostfile, will proceed with training with local resources only`: the run goes on
+**Why it hurts.** `Unable to find hostfile, will proceed with training with local resources only`: the run continues
 with `num_processes // num_machines` processes on **one machine only**, with a fraction of the global batch. The other
 machines idle, and nothing fails.
 
@@ -95,8 +95,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     run = _what_runs(view, machines.get())
     yield META.finding(
         view.key(pointer),
-        f"{machines.get()} machines with the launcher `{starter}` and no `deepspeed_hostfile`: DeepSpeed finds no "
-        f"hostfile and {run} on one machine only",
+        f"{machines.get()} machines, launcher `{starter}`, but no `deepspeed_hostfile`: DeepSpeed {run} on one"
+        " machine only",
         hint="Set `deepspeed_multinode_launcher: standard` and run the command on each machine, or name a hostfile",
         related=tuple(p.labelled(f"{machines.get()} machines") for p in machines.origins if p != view.key(pointer)),
         fix=_fix(view),

@@ -71,7 +71,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     pointer = "/main_process_ip" if doc.has("/main_process_ip") else "/num_machines"
     yield META.finding(
         view.key(pointer),
-        f"{machines.get()} machines and no `main_process_ip`: each waits at a host named `None` and none starts",
+        f"{machines.get()} machines and no `main_process_ip`: each waits at a host named `None`, and none starts",
         hint="Set `main_process_ip` to the address of the machine with rank 0, or pass `--main_process_ip`",
         severity=view.severity(Severity.ERROR, Severity.WARNING),
         pointer=pointer,

@@ -72,7 +72,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _KEY, "29500")
     yield META.finding(
         doc.value(_KEY),
-        f"`main_process_port: 0` lets each of {machines.get()} machines draw a port of its own: they never meet",
+        f"`main_process_port: 0` lets each of {machines.get()} machines choose its own port: they never meet",
         hint="Write one port for all machines, such as 29500",
         fix=Fix("Write the default port, 29500", edits) if edits else None,
         severity=view.severity(Severity.ERROR),

@@ -60,8 +60,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         doc.value("/machine_rank"),
-        f"`machine_rank` is {rank} and the ranks of {machines.get()} machines are 0 to {machines.get() - 1}: "
-        "the machines wait for each other for ever",
+        f"`machine_rank` is {rank}, but the ranks of {machines.get()} machines are 0 to {machines.get() - 1}:"
+        " they wait "
+        "for each other forever",
         hint="Write 0 and pass `--machine_rank` on each machine",
         severity=view.severity(Severity.ERROR),
         pointer="/machine_rank",

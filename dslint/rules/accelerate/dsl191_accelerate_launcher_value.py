@@ -70,7 +70,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         near = closest(word, known)
         yield META.finding(
             doc.value(view.pointer("deepspeed_multinode_launcher")),
-            f"`{word}` is no launcher of DeepSpeed: the `deepspeed` command stops with `Unknown launcher`",
+            f"`{word}` is not a launcher of DeepSpeed: the `deepspeed` command stops with `Unknown launcher`",
             hint=f"Write `{near}`" if near else f"Write one of {', '.join(known)}",
             severity=view.severity(Severity.ERROR),
             pointer=view.pointer("deepspeed_multinode_launcher"),
@@ -78,7 +78,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     elif word == "nossh" and covers(context.deepspeed, "<0.14.5") == "yes":
         yield META.finding(
             doc.value(view.pointer("deepspeed_multinode_launcher")),
-            f"`nossh` needs DeepSpeed 0.14.5 and the project has {version_named(context.deepspeed)}: accelerate stops",
+            f"`nossh` needs DeepSpeed 0.14.5, but the project has {version_named(context.deepspeed)}: accelerate stops",
             hint="Write `standard`, or upgrade DeepSpeed",
             related=version_origin(context.deepspeed),
             severity=view.severity(Severity.ERROR),

@@ -76,7 +76,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         yield _finding(view, f"{told} about `bool`", word)
     elif str(value).lower() not in names("precisions"):
         near = _MEANT.get(str(value).lower()) or closest(str(value), [n for n in names("precisions") if n != "no"])
-        yield _finding(view, f"`{value}` is no mixed precision: accelerate stops with a ValueError", near)
+        yield _finding(view, f"`{value}` is not a mixed precision: accelerate stops with a ValueError", near)
 
 
 def _finding(view: AccelerateView, message: str, word: str | None) -> Finding:

@@ -122,7 +122,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     section = doc.get(SECTION)
     if section is not None and not isinstance(section, dict) and view.is_deepspeed:
         yield _finding(
-            view, SECTION, "`deepspeed_config` is no mapping: `accelerate launch` stops", "Write its keys below"
+            view, SECTION, "`deepspeed_config` is not a mapping: `accelerate launch` stops", "Write its keys below"
         )
     elif view.is_deepspeed:
         # Beside a config file the other values are refused whatever they are.
@@ -135,14 +135,14 @@ def _section(view: AccelerateView) -> Iterator[Finding]:
     for name, (accepts, expected) in _VALUES.items():
         fact = view.stated(name)
         if fact.is_known and not accepts(fact.get()):
-            told = f"`{name}: {view.doc.source.text[slice(*_span(view, name))]}` cannot be read, it must be {expected}"
+            told = f"`{name}: {view.doc.source.text[slice(*_span(view, name))]}` is invalid, it must be {expected}"
             yield _finding(view, view.pointer(name), f"{told}: every process stops", f"Write {expected}")
 
 
 def _init_flag(view: AccelerateView) -> Iterator[Finding]:
     flag = view.stated("zero3_init_flag")
     if flag.is_known and view.truth("zero3_init_flag").is_unknown:
-        told = f"`zero3_init_flag: {flag.get()}` is no switch: every process stops with `invalid truth value`"
+        told = f"`zero3_init_flag: {flag.get()}` is not a switch: every process stops with `invalid truth value`"
         yield _finding(view, view.pointer("zero3_init_flag"), told, "Write `true` or `false`")
 
 
@@ -154,7 +154,7 @@ def _span(view: AccelerateView, name: str) -> tuple[int, int]:
 def _gpu_ids(view: AccelerateView) -> Iterator[Finding]:
     value = view.doc.get("/gpu_ids")
     if isinstance(value, int) and not isinstance(value, bool) and view.stated("gpu_ids").is_known:
-        told = f"`gpu_ids: {value}` is a number and must be a text: `accelerate launch` stops with an AttributeError"
+        told = f"`gpu_ids: {value}` is a number but must be a text: `accelerate launch` stops with an AttributeError"
         edits = replace_value(view.doc, "/gpu_ids", f"'{value}'")
         fix = Fix("Put quotes around the number", edits) if edits else None
         yield _finding(view, "/gpu_ids", told, f"Write `'{value}'`", fix)
@@ -163,7 +163,7 @@ def _gpu_ids(view: AccelerateView) -> Iterator[Finding]:
 def _machines(view: AccelerateView) -> Iterator[Finding]:
     value = view.doc.get("/num_machines")
     if isinstance(value, str) and view.stated("num_machines").is_known:
-        told = f"`num_machines: {value[:40]}` is a text, and accelerate compares it with 1: it stops with a TypeError"
+        told = f"`num_machines: {value[:40]}` is a text but must be a number: accelerate stops with a TypeError"
         yield _finding(view, "/num_machines", told, "Write a whole number without quotes")
 
 

@@ -74,8 +74,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, pointer, "false")
     yield META.finding(
         doc.value(pointer),
-        f"`zero3_init_flag` is true at ZeRO stage {stage.get()}: accelerate sets it to false and every rank builds the "
-        "whole model",
+        f"`zero3_init_flag` is ignored at ZeRO stage {stage.get()}: accelerate sets it to false, and every rank builds "
+        "the whole model",
         hint="Write `false`, or use stage 3",
         related=tuple(place.labelled(f"stage {stage.get()}") for place in stage.origins),
         fix=Fix("Write `false`, which is what runs", edits) if edits else None,

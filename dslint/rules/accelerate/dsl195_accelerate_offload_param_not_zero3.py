@@ -3,7 +3,7 @@
 **What.** Parameters leave the GPU only at stage 3, where they are split. At stages 0 to 2 DeepSpeed ignores the
 setting.
 
-**Why it hurts.** The memory that it was to save is needed, without a word; the run that was planned for the small GPU
+**Why it hurts.** The memory that it was to save is needed, silently; the run that was planned for the small GPU
 stops with out-of-memory.
 
 **Fix.** `zero_stage: 3`, or delete the line.

@@ -80,9 +80,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         edits, at = replace_value(doc, pointer, "true"), doc.value(pointer)
     yield META.finding(
         at,
-        f"ZeRO stage 3 splits every weight over the ranks and `{_NAME}` is not true: what is saved of the model has no "
-        "usable weights",
-        hint=f"Set `{_NAME}: true` if this run saves its model",
+        f"`{_NAME}` is not true at ZeRO stage 3: the saved model has no usable weights",
+        hint=f"Set `{_NAME}: true` if this run saves its model: stage 3 splits every weight over the ranks",
         fix=Fix(f"Set `{_NAME}: true`", edits, Safety.UNSAFE) if edits else None,
         severity=view.severity(Severity.WARNING),
         pointer=pointer if doc.has(pointer) else f"{SECTION}/zero_stage",

@@ -77,13 +77,13 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if what == "param" and view.stage.get_or(3) != 3:
             continue
         path = view.fact(f"offload_{what}_nvme_path")
-        lost = f"`offload_{what}_nvme_path` is not handed on by accelerate" if path.is_known else "it has no path"
+        lost = f"accelerate does not pass on `offload_{what}_nvme_path`" if path.is_known else "it has no path"
         pointer = view.pointer(f"offload_{what}_device")
         yield META.finding(
             doc.value(pointer),
-            f"`offload_{what}_device: nvme`, but {lost} (up to {newest()}): DeepSpeed swaps into a folder `none` below "
-            "the working directory",
-            hint=f"Name a DeepSpeed config with `nvme_path` in `deepspeed_config_file`, or set `{variable}`",
+            f"`offload_{what}_device: nvme`, but {lost}: DeepSpeed swaps into the folder `none`",
+            hint=f"Name a DeepSpeed config with `nvme_path` in `deepspeed_config_file`, or set `{variable}`; accelerate"
+            f" up to {newest()} does not pass the path on",
             severity=view.severity(Severity.WARNING),
             pointer=pointer,
         )

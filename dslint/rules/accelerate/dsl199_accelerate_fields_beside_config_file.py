@@ -115,7 +115,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     yield META.finding(
         doc.key(found[0]),
         f"{names} beside `deepspeed_config_file`: every process stops with a ValueError, whatever the value is",
-        hint="Delete it here and say it in the DeepSpeed config",
+        hint="Delete it here and set it in the DeepSpeed config",
         related=(*others, *(place.labelled("the DeepSpeed config") for place in view.config_file.origins)),
         fix=_fix(view, found),
         severity=view.severity(Severity.ERROR),
@@ -130,7 +130,7 @@ def _fix(view: AccelerateView, found: list[str]) -> Fix | None:
         return None
     same = view.config is not None and all(_says_the_same(view, view.config, pointer) for pointer in found)
     every = tuple(edit for some in edits for edit in some)
-    return Fix("Delete what the DeepSpeed config says", every, Safety.SAFE if same else Safety.UNSAFE)
+    return Fix("Delete what the DeepSpeed config sets", every, Safety.SAFE if same else Safety.UNSAFE)
 
 
 def _says_the_same(view: AccelerateView, config: DataDoc, pointer: str) -> bool:

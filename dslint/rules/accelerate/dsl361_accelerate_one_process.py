@@ -3,7 +3,7 @@
 **What.** `num_processes: 1` beside `gpu_ids: 0,1`, or beside `distributed_type: MULTI_GPU` in a command that sees
 several GPUs; and `distributed_type: 'NO'` where `num_processes`, in the file or as a flag, is more than 1.
 
-**Why it hurts.** One process trains on one GPU, without a word, and the others idle: with `NO` the number of
+**Why it hurts.** One process trains on one GPU, silently, and the others idle: with `NO` the number of
 processes is not even read.
 
 **Fix.** `num_processes` as many as GPUs; `distributed_type: MULTI_GPU`.

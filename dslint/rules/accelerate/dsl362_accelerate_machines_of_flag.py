@@ -81,8 +81,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     machines = f"{told.get()} machines" if told.get() > 1 else "1 machine"
     yield META.finding(
         doc.value("/num_processes"),
-        f"`num_processes: {total}` is {before} for each of {own} in this file; `--num_machines` makes it {machines}"
-        f" with {each} each",
+        f"`num_processes: {total}` means {before} for each of {own} in this file, but `--num_machines` makes it"
+        f" {machines} with {each} each",
         hint=f"Pass `--num_processes {before * told.get()}` as well",
         related=told.origins,
         severity=view.severity(Severity.WARNING),

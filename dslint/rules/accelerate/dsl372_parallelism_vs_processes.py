@@ -32,7 +32,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="The sizes of `parallelism_config` do not make up the number of processes",
     depends_on_run=True,
-    no_experiment="the sizes need devices; the test stands in the source of accelerate",
+    no_experiment="the sizes need devices; the test is in the source of accelerate",
     references=("https://huggingface.co/docs/accelerate/concept_guides/nd_parallel",),
 )
 
@@ -91,7 +91,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     named = " x ".join(f"{name.removesuffix('_size')} {size}" for name, size in sizes.items() if size > 1)
     yield META.finding(
         doc.value(f"{_SECTION}{largest}"),
-        f"{named} makes {product} ranks, and {count.get()} processes are started: accelerate stops with a ValueError",
+        f"{named} makes {product} ranks, but {count.get()} processes are started: accelerate stops with a ValueError",
         hint=f"Make the product of the sizes {count.get()}, or start {product} processes",
         related=count.origins,
         severity=view.severity(Severity.WARNING),

@@ -3,7 +3,7 @@
 **What.** The parser of DeepSpeed asks the top level of the file for the keys it knows and never looks at the rest.
 Where the project states its DeepSpeed release, keys that are newer than it count as well.
 
-**Why it hurts.** The setting is dropped without a word: with `zero_optimisation` the run trains at ZeRO stage 0 and
+**Why it hurts.** The setting is silently ignored: with `zero_optimisation` the run trains at ZeRO stage 0 and
 runs out of memory, with `gradient_clipp1ng` nothing is clipped. No log line mentions the key.
 
 **Fix.** Write the key that is meant; `--unsafe-fixes` renames a misspelled one. Delete a key that nothing reads.
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="unknown-top-level-key",
     kind="config",
     severity=Severity.WARNING,
-    summary="A key of a DeepSpeed config that DeepSpeed drops without a word",
+    summary="A key of a DeepSpeed config that DeepSpeed drops silently",
     fix="unsafe",
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/774",
@@ -115,8 +115,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 def _gone(doc: DataDoc, found: Judged, key: str) -> Finding:
     pointer, version = found.violation.pointer, found.version
     message = (
-        f"`{key}` is read by {version_named(version)}, but DeepSpeed {found.since or found.release} and later drop it "
-        "without a word: an upgrade changes the run"
+        f"`{key}` is read by {version_named(version)}, but DeepSpeed {found.since or found.release} and later silently "
+        "ignore it: an upgrade changes the run"
     )
     return META.finding(
         doc.key(pointer), message, hint=f"Delete `{key}` before you upgrade", severity=Severity.INFO,
@@ -128,13 +128,12 @@ def _other_release(doc: DataDoc, pointer: str, key: str, version: VersionFact) -
     """The key is one that other releases read."""
     since, until = known_since(pointer), known_until(pointer)
     if until and numbers(release_in_use(version)) >= numbers(until):
-        message = f"`{key}` is dropped without a word by {version_named(version)}: DeepSpeed read it until {until}"
+        message = f"`{key}` is silently ignored by {version_named(version)}: DeepSpeed read it until {until}"
         return META.finding(
             doc.key(pointer), message, hint=f"Delete `{key}`", related=version_origin(version), pointer=pointer
         )
     message = (
-        f"`{key}` is newer than {version_named(version)}, which drops it without a word: "
-        f"DeepSpeed reads it since {since}"
+        f"`{key}` is newer than {version_named(version)}, which silently ignores it: DeepSpeed reads it since {since}"
     )
     hint = f"Delete `{key}`, or upgrade to `deepspeed>={since}`"
     return META.finding(
@@ -143,7 +142,7 @@ def _other_release(doc: DataDoc, pointer: str, key: str, version: VersionFact) -
 
 
 def _finding(doc: DataDoc, pointer: str, key: str) -> Finding:
-    message = f"`{key}` is no key that DeepSpeed reads at the top level, so the setting is dropped without a word"
+    message = f"`{key}` is not a top-level key of DeepSpeed: the setting is silently ignored"
     near = misspelled(key)
     hint, fix = _cure(doc, pointer, key, near or renamed(key))
     severity = Severity.ERROR if near else Severity.WARNING
@@ -157,7 +156,7 @@ def _cure(doc: DataDoc, pointer: str, key: str, right: str | None) -> tuple[str,
     if home:
         return f"Move `{key}` into `{home[1:].replace('/', '.')}`, where DeepSpeed reads it", None
     if right is None:
-        return "Delete the key, or begin its name with `_` when it is a remark", None
+        return "Delete the key, or start its name with `_` if it is a comment", None
     if doc.has(f"/{right}"):
         return f"Delete `{key}`: `{right}` is set as well", None
     edits = rename_key(doc, pointer, right)

@@ -56,7 +56,7 @@ META = RuleMeta(
     name="unknown-section-key",
     kind="config",
     severity=Severity.ERROR,
-    summary="A key that a section does not have: a ValidationError on every rank, or dropped without a word",
+    summary="A key that a section does not have: a ValidationError on every rank, or silently ignored",
     fix="safe",
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/2721",
@@ -189,11 +189,11 @@ def _both(doc: DataDoc, found: Judged) -> Finding:
     violation = found.violation
     section = violation.pointer.rpartition("/")[0]
     first, second = violation.names
-    message = f"`{first}` and `{second}` are two names of one setting, and DeepSpeed refuses a config that has both"
+    message = f"`{first}` and `{second}` name the same setting, and DeepSpeed refuses a config with both"
     other = doc.key(join_pointer(section, second), "the other name")
     severity, who = found.standing()
     if found.reach != "all":
-        message += f": {who}"
+        message += f" ({who})"
     return META.finding(
         doc.key(violation.pointer), message, hint="Keep one of the two", related=(other,), pointer=violation.pointer,
         severity=severity,
@@ -207,14 +207,14 @@ def _unknown(doc: DataDoc, found: Judged, context: Context, copied: tuple[str, .
     if violation.value == "auto":
         severity = Severity.WARNING
         them, is_auto = ("it", 'its value is `"auto"`') if len(copied) == 1 else ("them", 'each is `"auto"`')
-        message = f"{_no_key(copied)}: DeepSpeed drops {them} because {is_auto}"
+        message = f"{_no_key(copied)}: DeepSpeed ignores {them} because {is_auto}"
     first = history()["first"]
     if covers(context.deepspeed, f"<{first}") == "yes":
         # Up to 0.6 the section was read key by key, with other names.
         severity = Severity.INFO
         message = (
-            f"{_no_key(copied)} in DeepSpeed {first}, the oldest release that dslint knows, which stops with `Extra"
-            f" inputs are not permitted`; {version_named(context.deepspeed)} may read or drop it"
+            f"{_no_key(copied)}: DeepSpeed {first} stops at start-up, and {version_named(context.deepspeed)} may read"
+            f" or ignore {'it' if len(copied) == 1 else 'them'}"
         )
     hint, fix = _cure(doc, copied)
     related = version_origin(context.deepspeed) if found.since or found.reach == "later" else ()
@@ -281,14 +281,14 @@ def _too_new(doc: DataDoc, found: Judged) -> Finding:
     section, _, key = pointer.rpartition("/")
     since = known_since(pointer)
     message = (
-        f"`{key}` is newer than {version_named(found.version)}, which stops with `Extra inputs are not permitted`: "
-        f"`{dotted_key(section)}` has it since {since}"
+        f"`{dotted_key(section)}.{key}` exists since DeepSpeed {since}: {version_named(found.version)} stops with"
+        " `Extra inputs are not permitted`"
     )
     severity = Severity.WARNING if found.violation.value == "auto" else Severity.ERROR
     if severity is Severity.WARNING:
         message = (
-            f"`{key}` is newer than {version_named(found.version)}, which drops it because its value is "
-            f'`"auto"`: `{dotted_key(section)}` has it since {since}'
+            f"`{dotted_key(section)}.{key}` exists since DeepSpeed {since}: {version_named(found.version)} ignores it"
+            ' because its value is `"auto"`'
         )
     return META.finding(
         doc.key(pointer), message, hint=f"Delete `{key}`, or upgrade to `deepspeed>={since}`", severity=severity,
@@ -305,18 +305,18 @@ def _dropped(doc: DataDoc, found: Judged, context: Context, copied: tuple[str, .
     severity = Severity.WARNING
     related: tuple[Location, ...] = ()
     hint, fix = _cure(doc, copied)
-    message = f"{_no_key(copied)}: {version_named(version)} drops {'it' if len(copied) == 1 else 'them'} without a word"
+    message = f"{_no_key(copied)}: {version_named(version)} silently ignores {'it' if len(copied) == 1 else 'them'}"
     refusing = strict_since(pointer)
     if found.reach == "later":
         severity, related = Severity.INFO, version_origin(version)
         message = (
-            f"`{name}.{key}` is read by {version_named(version)}, but DeepSpeed {until or found.since} and later drop "
-            "it without a word: an upgrade changes the run"
+            f"`{name}.{key}` is read by {version_named(version)}, but DeepSpeed {until or found.since} and later "
+            "silently ignore it: an upgrade changes the run"
         )
     elif until:
-        message = f"`{name}` has no key `{key}` since DeepSpeed {until}, which drops it without a word"
+        message = f"`{name}` has no key `{key}` since DeepSpeed {until}, which silently ignores it"
     elif schema_at(pointer) is not None and since:
-        message = f"`{name}.{key}` is newer than {version_named(version)}, which drops it without a word"
+        message = f"`{name}.{key}` is newer than {version_named(version)}, which silently ignores it"
         hint, fix, related = f"Delete `{key}`, or upgrade to `deepspeed>={since}`", None, version_origin(version)
     elif refusing:
         related = version_origin(version)

@@ -127,15 +127,12 @@ def _finding(doc: DataDoc, old: Old, switch: bool) -> Finding:
     is_auto = doc.get(old.pointer) == "auto"
     fix = None
     if old.section is None:
-        effect = f"DeepSpeed logs a warning and reads it as `{old.new}`"
+        effect = "DeepSpeed logs a warning"
         hint = f"Write `{old.new}`"
         # accelerate fills "auto" under the new name only.
         edits = () if is_auto else rename_key(doc, old.pointer, old.new)
     elif switch:
-        effect = (
-            f'DeepSpeed logs a warning and reads it as `{old.new}` with the device `"cpu"`, which accelerate and '
-            "transformers do not notice"
-        )
+        effect = "accelerate and transformers do not know it"
         hint = f'Write `"{old.new}": {old.section}`'
         edits = _replaced(doc, old)
     else:

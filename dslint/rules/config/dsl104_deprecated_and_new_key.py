@@ -99,8 +99,7 @@ def check(doc: DataDoc, _context: Context) -> Iterator[Finding]:
         safety = Safety.SAFE if _agree(doc.get(old.pointer), doc.get(new), old.section is not None) else Safety.UNSAFE
         yield META.finding(
             doc.key(old.pointer),
-            f"`{old.key}` is the old name of `{name}`, and DeepSpeed refuses a config that has both: "
-            "it stops at start-up with an `AssertionError`",
+            f"`{old.key}` is the old name of `{name}`: DeepSpeed stops if both are set",
             hint=f"Delete `{old.key}`",
             related=(doc.key(new, "the new name"),),
             fix=Fix(f"Delete `{old.key}`", edits, safety) if edits else None,

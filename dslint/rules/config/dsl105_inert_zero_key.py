@@ -3,7 +3,7 @@
 **What.** `cpu_offload_use_pin_memory`, and `elastic_checkpoint` at stage 3.
 
 **Why it hurts.** Nothing happens: pinned memory is a setting of each offload section, and stage 3 has no elastic
-checkpoints. DeepSpeed logs a warning on every rank and goes on.
+checkpoints. DeepSpeed logs a warning on every rank and continues.
 
 **Fix.** Set `pin_memory` inside `offload_optimizer` or `offload_param`; delete the key.
 
@@ -33,7 +33,7 @@ META = RuleMeta(
     severity=Severity.INFO,
     summary="A ZeRO setting that DeepSpeed accepts and does not use",
     fix="unsafe",
-    no_experiment="a key that does nothing: there is no run that shows it",
+    no_experiment="a key that does nothing: no run shows it",
     needs=("/zero_optimization/cpu_offload_use_pin_memory", "/zero_optimization/elastic_checkpoint"),
 )
 

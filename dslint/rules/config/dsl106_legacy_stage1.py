@@ -68,8 +68,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = delete_member(doc, _POINTER)
     yield META.finding(
         doc.key(_POINTER),
-        f"`legacy_stage1` is on at ZeRO stage {stage}: DeepSpeed dropped this implementation in 0.5.9, "
-        "and `deepspeed.initialize` stops with an exception after the model is built",
+        f"`legacy_stage1` is on at ZeRO stage {stage}: DeepSpeed removed it in 0.5.9, and `deepspeed.initialize`"
+        " raises",
         hint="Delete `legacy_stage1`",
         fix=Fix("Delete `legacy_stage1`", edits) if edits else None,
         pointer=_POINTER,

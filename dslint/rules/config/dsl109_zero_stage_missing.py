@@ -66,8 +66,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     named = ", ".join(f"`{key}`" for key in keys[:3]) + (" and others" if len(keys) > 3 else "")
     yield META.finding(
         doc.key(SECTION),
-        f"`zero_optimization` has no `stage`, and 0 is the default: ZeRO is off, and {named} "
-        f"{'do' if len(keys) > 1 else 'does'} nothing",
-        hint="Write the `stage` that is meant: 1, 2 or 3, or 0 to say that ZeRO is off",
+        f"`zero_optimization` has no `stage` (default 0): ZeRO is off, and {named} {'do' if len(keys) > 1 else 'does'}"
+        " nothing",
+        hint="Write the intended `stage`: 1, 2 or 3, or 0 to say that ZeRO is off",
         pointer=SECTION,
     )

@@ -1,6 +1,6 @@
 """A value that DeepSpeed cannot use: wrong type, outside the allowed values or range.
 
-**What.** Numbers and booleans in quotes where DeepSpeed does not convert them, a section that is no object, a stage
+**What.** Numbers and booleans in quotes where DeepSpeed does not convert them, a section that is not an object, a stage
 other than 0 to 3, an unknown device or data type, a bucket size of zero.
 
 **Why it hurts.** Sections with a pydantic model stop with a `ValidationError`. Everything else is used as it is: a
@@ -179,7 +179,7 @@ EXAMPLES = (
 def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     """Values that break the schema."""
     if not isinstance(doc.data, dict) and doc.has("") and not doc.problems:
-        message = f"a DeepSpeed config is an object, and this is `{_shown(doc.data)}`: DeepSpeed stops when it reads it"
+        message = f"a DeepSpeed config is an object, but this is `{_shown(doc.data)}`: DeepSpeed stops when it reads it"
         yield META.finding(doc.value(""), message, hint="Write an object in braces", pointer="")
     filled = context.consumer.get_or("") in ("hf", "accelerate")
     for found in judged(doc, context.deepspeed):
@@ -206,7 +206,7 @@ def _missing(doc: DataDoc, found: Judged) -> Finding:
     pointer, names = found.violation.pointer, found.violation.names
     severity, who = found.standing()
     listed = " and ".join(f"`{name}`" for name in names)
-    message = f"`{dotted_key(pointer)}` lacks {listed}, which DeepSpeed takes out of it: {who} with a `KeyError`"
+    message = f"`{dotted_key(pointer)}` lacks {listed}: {who} with a `KeyError`"
     return META.finding(doc.key(pointer), message, hint=f"Add {listed}", severity=severity, pointer=pointer)
 
 
@@ -215,7 +215,7 @@ def _section(doc: DataDoc, found: Judged) -> Finding:
     severity, who = found.standing()
     if pointer.startswith(tuple(f"/{name}/" for name in BUILT)) and not is_used(doc, pointer):
         severity, who = Severity.WARNING, "what builds the class from it stops"
-    message = f"`{dotted_key(pointer)}` is `{_shown(value)}`, but DeepSpeed needs an object there: {who} at start-up"
+    message = f"`{dotted_key(pointer)}` is `{_shown(value)}`, but DeepSpeed needs an object: {who} at start-up"
     hint, fix = _replacement(doc, pointer, section(pointer, value))
     if not hint:
         hint = "Delete the key" if value is None else "Write an object in braces"
@@ -247,7 +247,7 @@ def _value(doc: DataDoc, found: Judged) -> Finding | None:
     if not who and (misread or is_divisor(violation) or is_compared(violation) or is_lowered(violation)):
         severity = Severity.ERROR
     message = (
-        f"`{dotted_key(pointer)}` is `{_shown(value)}`, but DeepSpeed needs {violation.expected} there: "
+        f"`{dotted_key(pointer)}` is `{_shown(value)}`, but must be {violation.expected}: "
         f"{consequence(violation, plain, who)}"
     )
     right = (plain, Safety.SAFE) if plain else listed(pointer, value) or choice(pointer, value)
@@ -264,7 +264,7 @@ def _odd_batch(doc: DataDoc, pointer: str, value: float) -> Finding | None:
     # A part of a sample in the total fits no derived micro batch: `batch-inconsistent` reports it.
     if value <= 0 or (pointer == f"/{TRAIN}" and not is_whole and doc.get(f"/{MICRO}") is None):
         return None
-    effect = "the batch size becomes a number that no data loader can serve"
+    effect = "no data loader can serve this batch size"
     fix = None
     if is_whole:
         effect = f"it counts as {int(value)}"

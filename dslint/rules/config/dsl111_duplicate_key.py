@@ -1,9 +1,9 @@
-"""A key that stands twice in one object of a DeepSpeed config.
+"""A key that occurs twice in one object of a DeepSpeed config.
 
 **What.** JSON readers disagree about doubled keys; DeepSpeed loads its config with a hook that refuses them.
 
 **Why it hurts.** `deepspeed.initialize` stops with `ValueError: Duplicate keys in DeepSpeed config`. transformers and
-accelerate read the file with plain `json.load`, where the later value wins without a word, as it does in a dict that a
+accelerate read the file with plain `json.load`, where the later value wins silently, as it does in a dict that a
 script hands over.
 
 **Fix.** Delete one of the two.
@@ -28,7 +28,7 @@ META = RuleMeta(
     name="duplicate-key",
     kind="config",
     severity=Severity.ERROR,
-    summary="A key that stands twice: DeepSpeed refuses the file, transformers takes the second value",
+    summary="A key that occurs twice: DeepSpeed refuses the file, transformers takes the second value",
 )
 
 EXAMPLES = (
@@ -66,13 +66,13 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     lenient = consumer_of(doc, context) in ("hf", "accelerate")
     for duplicate in doc.duplicates:
         key = split_pointer(duplicate.pointer)[-1]
-        message = f"`{key}` stands twice in one object, and DeepSpeed stops with `Duplicate keys in DeepSpeed config`"
+        message = f"`{key}` occurs twice in one object, and DeepSpeed stops with `Duplicate keys in DeepSpeed config`"
         if doc.dialect == "yaml":
-            message = f"`{key}` stands twice in one mapping: PyYAML keeps the second value, OmegaConf stops"
+            message = f"`{key}` occurs twice in one mapping: PyYAML keeps the second value, OmegaConf stops"
         elif doc.dialect != "json":
-            message = f"`{key}` stands twice in one dict: Python keeps the second value without a word"
+            message = f"`{key}` occurs twice in one dict: Python silently keeps the second value"
         elif lenient:
-            message = f"`{key}` stands twice in one object: transformers uses the second value without a word"
+            message = f"`{key}` occurs twice in one object: transformers silently uses the second value"
         yield META.finding(
             doc.source.location(duplicate.second),
             message,

@@ -107,7 +107,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     others = _places(doc)
     yield META.finding(
         others[0] if others else doc.source.location(refusal),
-        f"{reader} reads this file as plain JSON and stops with a `JSONDecodeError`: {_what(doc)}",
+        f"{reader} reads this file as plain JSON and stops with `JSONDecodeError`: {_what(doc)}",
         hint="Write plain JSON: no comments, no comma before a closing bracket, quotes around keys and texts",
         related=others[1:6],
         fix=Fix("Write plain JSON", edits) if edits else None,
@@ -128,7 +128,7 @@ def _places(doc: DataDoc) -> tuple[Location, ...]:
 def _what(doc: DataDoc) -> str:
     kinds = [
         "comments" * bool(doc.comments),
-        "a comma before a closing bracket" * bool(doc.trailing_commas),
-        "text without double quotes or commas" * bool(doc.relaxed),
+        "trailing commas" * bool(doc.trailing_commas),
+        "unquoted text or missing commas" * bool(doc.relaxed),
     ]
-    return " and ".join(kind for kind in kinds if kind) + ", which only Hjson allows"
+    return ", ".join(kind for kind in kinds if kind)

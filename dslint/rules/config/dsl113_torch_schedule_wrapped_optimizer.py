@@ -11,7 +11,7 @@ Optimizer` when the engine is made, after the model was loaded.
 make the schedule in the script, over the optimizer that it hands to `deepspeed.initialize`.
 
 **When it stays quiet.** Without ZeRO in fp32, autocast included, where torch's schedules work. A stage and a format
-that only a run knows. A script that hands its own schedule to `deepspeed.initialize` runs all the same.
+that only a run knows. A script that hands its own schedule to `deepspeed.initialize` runs anyway.
 
 **Evidence.** `_configure_lr_scheduler` in `deepspeed/runtime/engine.py`, `LRScheduler.__init__` in
 `torch/optim/lr_scheduler.py`; run with DeepSpeed 0.19.8 and torch 2.13: stages 1, 2 and 3, fp16 and bf16 stopped,
@@ -76,8 +76,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     shown = ", ".join(f"`{name}`" for name in own_names(SCHEDULES))
     yield META.finding(
         doc.value(SCHEDULER),
-        f"`{fact.get()}` is a schedule of torch, which takes no optimizer but torch's own, and {who} puts one of "
-        "DeepSpeed around it: every rank stops with a `TypeError` when the engine is made",
+        f"torch's `{fact.get()}` accepts only torch optimizers, but {who} wraps the optimizer: every rank stops with a "
+        "`TypeError`",
         hint=f"Name a schedule of DeepSpeed ({shown}), or make the schedule in the script",
         related=tuple(place.labelled(who) for place in origin.origins),
         pointer=SCHEDULER,

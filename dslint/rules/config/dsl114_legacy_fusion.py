@@ -78,8 +78,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _SWITCH, "false")
     yield META.finding(
         doc.value(_SWITCH),
-        f"`legacy_fusion` asks for a form of the fused Adam that is gone: in {precision.get()} without ZeRO the first "
-        f"step stops with `RuntimeError: FusedAdam has been updated`{caveat(severity)}",
+        f"`legacy_fusion` was removed from fused Adam: in {precision.get()} without ZeRO the first step raises"
+        f"{caveat(severity)}",
         hint="Set `legacy_fusion` to false, or delete it",
         related=tuple(place.labelled(precision.get()) for place in precision.origins),
         fix=Fix("Set `legacy_fusion` to false", edits) if edits else None,

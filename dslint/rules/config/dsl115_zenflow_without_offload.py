@@ -62,14 +62,14 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if stage.get_or(3) not in (0, 1, 2):
         return
     if stage.get() == 0:
-        lacks, end = "ZeRO", "the first step stops with an `AttributeError`"
+        lacks, end = "ZeRO is off", "the first step stops with an `AttributeError`"
     elif device.is_absent or device.get_or("") == "none":
-        lacks, end = "an optimizer on the CPU", "every rank stops with a `ValueError` when the engine is made"
+        lacks, end = "none is", "every rank stops with a `ValueError`"
     else:
         return
     yield META.finding(
         doc.key(_AT),
-        f"ZenFlow works on an offloaded optimizer at stage 1 or 2, and this config has it without {lacks}: {end}",
+        f"ZenFlow needs an optimizer offloaded to the CPU at ZeRO stage 1 or 2, but {lacks}: {end}",
         hint='Add `"offload_optimizer": {"device": "cpu"}` at stage 1 or 2, or delete `zenflow`',
         related=tuple(place.labelled(f"stage {stage.get()}") for place in stage.origins),
         pointer=_AT,

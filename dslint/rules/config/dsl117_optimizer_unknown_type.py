@@ -12,7 +12,7 @@ are what it makes of `AdamW`.
 
 **When it stays quiet.** A placeholder, `"auto"`, a name that some release in question knows, a class of the project by
 its module (`mine.optim.EmaAdam`), which a script resolves. The 1-bit optimizers, which `optimizer-onebit-removed`
-judges. A script that hands its own optimizer to `deepspeed.initialize` runs all the same: DeepSpeed then does not look
+judges. A script that hands its own optimizer to `deepspeed.initialize` runs anyway: DeepSpeed then does not look
 at the section. So it is a warning where nobody knows who reads the config.
 
 **Evidence.** `DeepSpeedEngine._do_sanity_check` and `_is_supported_optimizer` in `deepspeed/runtime/engine.py`
@@ -92,8 +92,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return  # a class of the project, which its script takes out of the config before DeepSpeed reads it
     if name in own_names(OPTIMIZERS):
         message = (
-            f"`optimizer.type` is `{written}`, which DeepSpeed knows since {since(OPTIMIZERS, name)}: "
-            f"{version_named(view.version)} stops when the engine is made{caveat(severity)}"
+            f"`optimizer.type` `{written}` is new in DeepSpeed {since(OPTIMIZERS, name)}: "
+            f"{version_named(view.version)} stops{caveat(severity)}"
         )
         yield META.finding(
             doc.value(OPTIMIZER), message, hint="Name another optimizer, or upgrade", pointer=OPTIMIZER,
@@ -101,8 +101,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         )  # fmt: skip
         return
     message = (
-        f"`optimizer.type` is `{written}`, which is neither an optimizer of DeepSpeed ({_SHOWN}) nor a class of "
-        f"`torch.optim`: every rank stops when the engine is made{caveat(severity)}"
+        f"`optimizer.type` `{written}` is unknown to DeepSpeed and `torch.optim`: every rank stops{caveat(severity)}"
     )
     hint, fix = _meant(doc, name)
     yield META.finding(doc.value(OPTIMIZER), message, hint=hint, fix=fix, severity=severity, pointer=OPTIMIZER)
@@ -113,7 +112,7 @@ def _meant(doc: DataDoc, name: str) -> tuple[str, Fix | None]:
     near = closest(name, torch_names(OPTIMIZERS)) or closest(name, ("Lamb", "Lion", "Muon"))
     right = same[0] if same else _CLASSES.get(name.casefold()) or near
     if right is None:
-        return "Name an optimizer of DeepSpeed, or a class of `torch.optim` as torch writes it", None
+        return f"Name an optimizer of DeepSpeed ({_SHOWN}), or a class of `torch.optim` as torch writes it", None
     edits = replace_value(doc, OPTIMIZER, f'"{right}"')
     sure = bool(same) or name.casefold() in _CLASSES
     fix = Fix(f"Write `{right}`", edits) if edits and sure else None

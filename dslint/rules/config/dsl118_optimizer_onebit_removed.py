@@ -68,7 +68,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     severity = certain if severity is Severity.ERROR else severity
     yield META.finding(
         doc.value(OPTIMIZER),
-        f"`optimizer.type` is `{view.raw(OPTIMIZER)}`, a 1-bit optimizer: {effect}{caveat(certain)}",
+        f"`{view.raw(OPTIMIZER)}` is a 1-bit optimizer: {effect}{caveat(certain)}",
         hint=f"Use `{'Lamb' if 'lamb' in fact.get() else 'AdamW'}`",
         related=version_origin(view.version),
         severity=severity,
@@ -80,10 +80,10 @@ def _effect(view: ConfigView) -> tuple[Severity, str]:
     removed = view.runs(f">={_REMOVED}")
     with_zero = view.stage.get_or(0) > 0
     if removed == "yes":
-        return Severity.ERROR, f"{version_named(view.version)} has none any more and stops when the engine is made"
+        return Severity.ERROR, f"{version_named(view.version)} has none and stops"
     if with_zero:
-        later = f", and DeepSpeed {_REMOVED} has none any more" if removed == "maybe" else ""
-        return Severity.ERROR, f"it stops together with ZeRO stage {view.stage.get()}{later}"
+        later = f", and DeepSpeed {_REMOVED} removed it" if removed == "maybe" else ""
+        return Severity.ERROR, f"it fails with ZeRO stage {view.stage.get()}{later}"
     if removed == "maybe":
-        return Severity.WARNING, f"DeepSpeed {_REMOVED} and later have none any more and stop when the engine is made"
+        return Severity.WARNING, f"DeepSpeed {_REMOVED} and later have none and stop"
     return Severity.INFO, f"{version_named(view.version)} has it, DeepSpeed {_REMOVED} and later stop"

@@ -83,8 +83,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _ALLOW, "true") if stands else insert_member(doc, "", _ALLOW[1:], "true")
     yield META.finding(
         doc.value(OPTIMIZER),
-        f"ZeRO stage {view.stage.get()} was not tested with `{view.raw(OPTIMIZER)}`: every rank stops when the engine "
-        f"is made unless `{_ALLOW[1:]}` is true{caveat(severity).replace(', unless', ' or')}",
+        f"ZeRO stage {view.stage.get()} refuses the untested `{view.raw(OPTIMIZER)}`: every rank stops when the engine"
+        f" is made{caveat(severity)}",
         hint=f"Set `{_ALLOW[1:]}` to true, or use AdamW",
         related=tuple(place.labelled("the stage") for place in view.stage.origins),
         fix=Fix(f"Set `{_ALLOW[1:]}` to true", edits, Safety.UNSAFE) if edits else None,

@@ -63,8 +63,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         edits = delete_member(doc, _SWITCH)
         yield META.finding(
             doc.key(_SWITCH),
-            f"`torch_adam` is true and the optimizer is offloaded to `{device.get()}`: its steps run in plain torch on "
-            "the CPU instead of DeepSpeed's vectorised Adam, and the GPUs wait for them",
+            f"`torch_adam` is on and the optimizer is offloaded to `{device.get()}`: the steps run in plain torch on "
+            "the CPU, slowly",
             hint="Delete `torch_adam`: DeepSpeed takes its own Adam for offloaded states",
             related=(doc.value(_DEVICE, "offloaded here"),),
             fix=Fix("Delete `torch_adam`", edits, Safety.UNSAFE) if edits else None,

@@ -3,12 +3,12 @@
 **What.** `optimizer` or `scheduler` holds `lr`, `betas`, `warmup_num_steps` and the like next to `type` instead of in
 `params`.
 
-**Why it hurts.** DeepSpeed reads `type` and `params` only. The values are dropped without a word, and the class trains
+**Why it hurts.** DeepSpeed reads `type` and `params` only. The values are silently ignored, and the class trains
 with its defaults: a learning rate of 0.001, whatever the file says.
 
 **Fix.** `--fix` moves them into `params`.
 
-**When it stays quiet.** For words that the class does not take, and for those that stand in `params` as well.
+**When it stays quiet.** For words that the class does not take, and for those that are in `params` as well.
 
 **Evidence.** `get_optimizer_params` and `get_scheduler_params` in `deepspeed/runtime/config.py`. The experiment trains
 with the file and compares learning rates.
@@ -32,7 +32,7 @@ META = RuleMeta(
     name="optimizer-flat-params",
     kind="config",
     severity=Severity.WARNING,
-    summary="Hyper-parameters beside `type` instead of in `params` are dropped without a word",
+    summary="Hyper-parameters beside `type` instead of in `params` are silently ignored",
     fix="safe",
     references=("https://www.deepspeed.ai/docs/config-json/#optimizer-parameters",),
     depends_on_run=True,
@@ -79,8 +79,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         told = ", ".join(f"`{word}`" for word in words)
         yield META.finding(
             doc.key(f"/{section}/{words[0]}"),
-            f"{told} {'stands' if len(words) == 1 else 'stand'} beside `type` in `{section}`, where nothing reads "
-            f"{'it' if len(words) == 1 else 'them'}: {view.raw(f'/{section}/type')} runs with its "
+            f"{told} {'is' if len(words) == 1 else 'are'} next to `type` in `{section}`, where nothing reads "
+            f"{'it' if len(words) == 1 else 'them'}: {view.raw(f'/{section}/type')} uses its "
             f"{'default' if len(words) == 1 else 'defaults'}",
             hint="Move into `params`",
             related=tuple(doc.key(f"/{section}/{word}", "and this") for word in words[1:]),

@@ -101,8 +101,7 @@ def _finding(view: ConfigView, section: str, word: str, accepted: frozenset[str]
     whose = f" of torch {torch_release()}" if title in torch_names(SECTIONS[section]) and title != "AdamW" else ""
     return META.finding(
         view.key(pointer),
-        f"`{word}` is no argument of `{title}`{whose}: every rank stops with a `TypeError` when the engine is made"
-        f"{caveat(severity)}",
+        f"`{word}` is not an argument of `{title}`{whose}: every rank stops with a `TypeError`{caveat(severity)}",
         hint=f"Did you mean `{right}`?" if right else f"Delete `{word}`; known are {_listed(accepted)}",
         fix=renamed(view, pointer, right) if right else None,
         severity=severity,

@@ -1,6 +1,6 @@
 """`max_grad_norm` among the hyper-parameters of the optimizer.
 
-**What.** `optimizer.params.max_grad_norm` stands in the config, with whatever value.
+**What.** `optimizer.params.max_grad_norm` is in the config, with whatever value.
 
 **Why it hurts.** Every rank stops with `ValueError: 'max_grad_norm' is not supported as an optimizer parameter` when
 the engine is made, 0 and `"auto"` included. The parser before it only warns.
@@ -89,8 +89,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         doc.key(_PLACE),
-        "`max_grad_norm` is no parameter of an optimizer of DeepSpeed, not even with 0: every rank stops with a "
-        f"`ValueError` when the engine is made{caveat(severity)}",
+        "`max_grad_norm` is not a parameter of DeepSpeed's optimizers, not even as 0: every rank stops"
+        f"{caveat(severity)}",
         hint=f"Move it to `{_RIGHT}` at the top of the config",
         fix=_fix(view_of(doc, context)),
         severity=severity,

@@ -5,8 +5,8 @@
 
 **Why it hurts.** Muon needs whole matrices. At stage 3 every rank stops with `ValueError: Muon and reduce scatter
 cannot be used together` (before 0.18.9: `Muon optimizer is not yet compatible with ZeRO Stage 3`). At stages 1 and 2,
-releases before 0.19.3 orthogonalise matrices that are cut at the borders of ranks and buckets: wrong updates, without
-a word.
+releases before 0.19.3 orthogonalise matrices that are cut at the borders of ranks and buckets: wrong updates,
+silently.
 
 **Fix.** `--fix` sets `reduce_scatter` to false at stage 3.
 
@@ -71,8 +71,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     elif stage and view.runs("<0.19.3") == "yes":
         yield _finding(
             view,
-            f"Muon at ZeRO stage {stage} works on matrices that are cut at the borders of ranks and buckets in "
-            f"{version_named(view.version)}: it updates weights wrongly, without a word, until 0.19.3",
+            f"Muon at ZeRO stage {stage} on {version_named(view.version)} silently updates weights wrongly: it sees "
+            "matrices cut by rank and bucket",
             "Upgrade to DeepSpeed 0.19.3",
             severity=Severity.WARNING,
             since="0.19.3",

@@ -9,7 +9,7 @@ engine is made, after the model was loaded.
 **Fix.** `--fix` corrects the case of letters.
 
 **When it stays quiet.** A placeholder, `"auto"`, a name that some release in question knows. A script that hands its
-own schedule to `deepspeed.initialize` runs all the same.
+own schedule to `deepspeed.initialize` runs anyway.
 
 **Evidence.** `_scheduler_from_config` in `deepspeed/runtime/engine.py`
 """
@@ -70,7 +70,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     name = fact.get()
     if name in own_names(SCHEDULES):
         message = (
-            f"`scheduler.type` is `{name}`, which DeepSpeed knows since {since(SCHEDULES, name)}: "
+            f"`scheduler.type` `{name}` is new in DeepSpeed {since(SCHEDULES, name)}: "
             f"{version_named(view.version)} stops when the engine is made"
         )
         yield META.finding(
@@ -85,9 +85,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     shown = ", ".join(f"`{other}`" for other in own_names(SCHEDULES))
     yield META.finding(
         doc.value(SCHEDULER),
-        f"`scheduler.type` is `{name}`, which is neither a schedule of DeepSpeed ({shown}) nor of torch: every rank "
-        "stops when the engine is made",
-        hint=f"Write `{right}`" if same else f"Did you mean `{right}`?" if right else "Name one of them",
+        f"`scheduler.type` `{name}` is neither a DeepSpeed nor a torch schedule: every rank stops when the engine is "
+        "made",
+        hint=f"Write `{right}`" if same else f"Did you mean `{right}`?" if right else f"Name one of {shown}",
         fix=Fix(f"Write `{right}`", edits, Safety.SAFE) if edits else None,
         pointer=SCHEDULER,
         facts={"with": "/scheduler"},

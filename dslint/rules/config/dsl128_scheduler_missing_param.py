@@ -7,7 +7,7 @@
 'total_num_steps'` (without `params`: `argument after ** must be a mapping, not NoneType`) when the engine is made.
 
 **Fix.** Add it. Where transformers or accelerate reads the file, `--fix` writes `"auto"` for the number of steps: they
-fill it in. It is not filled in where nothing stands.
+fill it in. It is not filled in where nothing is.
 
 **When it stays quiet.** A schedule that is not known, `params` that a program makes.
 
@@ -77,7 +77,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     fix = _fix(view, lacking)
     if not lacking:
-        message, hint = f"`{name}` stands without `params`, which DeepSpeed unpacks", 'Add `"params": {}`'
+        message, hint = f"`{name}` has no `params`", 'Add `"params": {}`'
     else:
         told = " and ".join(f"`{word}`" for word in lacking)
         message, hint = f"`{name}` needs {told}", f'Add it as `"auto"` to `{dotted_key(_PLACE)}`'

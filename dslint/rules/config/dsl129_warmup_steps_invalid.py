@@ -1,6 +1,6 @@
 """A number of warm-up steps that makes no warm-up.
 
-**What.** `scheduler.params.warmup_num_steps` is no positive whole number (`0`, `10.0`, `"100"`), or larger than
+**What.** `scheduler.params.warmup_num_steps` is not a positive whole number (`0`, `10.0`, `"100"`), or larger than
 `total_num_steps`.
 
 **Why it hurts.** DeepSpeed 0.19.3 and later stop with `ValueError: warmup_num_steps must be a positive integer, got
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="warmup-steps-invalid",
     kind="config",
     severity=Severity.ERROR,
-    summary="`warmup_num_steps` is no positive whole number, or exceeds the number of steps",
+    summary="`warmup_num_steps` is not a positive whole number, or exceeds the number of steps",
     fix="safe",
     versions=("deepspeed>=0.19.3",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/771",),
@@ -91,14 +91,14 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     if isinstance(value, float) and 0 < value < 1e15 and value.is_integer() and not _keeps_fractions(view):
         return
-    severity, who = refusal(context.deepspeed, _SINCE, "warms up for 2 steps or so instead")
+    severity, who = refusal(context.deepspeed, _SINCE, "warms up for about 2 steps")
     if isinstance(value, (str, list, dict)) or value is None:
         severity, who = Severity.ERROR, "DeepSpeed stops"
     right = _whole(value)
     edits = replace_value(doc, _STEPS, str(right)) if right else ()
     yield META.finding(
         doc.value(_STEPS),
-        f"`warmup_num_steps` is `{worded(view, _STEPS)}`, and a warm-up needs a positive whole number: {who}",
+        f"`warmup_num_steps` is `{worded(view, _STEPS)}`, but must be a positive whole number: {who}",
         hint=f"Write `{right}`" if right else "Write a positive whole number",
         related=version_origin(view.version),
         fix=Fix(f"Write `{right}`", edits) if edits else None,
@@ -116,8 +116,8 @@ def _keeps_fractions(view: ConfigView) -> bool:
 def _too_many(view: ConfigView, steps: int, total: float) -> Finding:
     return META.finding(
         view.value(_STEPS),
-        f"`warmup_num_steps` {steps} is more than `total_num_steps` {total}: the run ends inside the warm-up and never "
-        "reaches its learning rate; DeepSpeed writes a line into the log only",
+        f"`warmup_num_steps` {steps} exceeds `total_num_steps` {total}: the run ends in the warm-up, below its "
+        "learning rate",
         hint="Write fewer warm-up steps than steps",
         related=(view.value(_TOTAL, "the number of steps"),),
         severity=Severity.WARNING,

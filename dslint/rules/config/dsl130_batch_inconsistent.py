@@ -9,7 +9,7 @@ product is tested after that.
 
 **Fix.** Leave one of the three numbers out: `--fix` deletes `train_batch_size` where all three are given, and DeepSpeed
 computes it; micro batch and accumulation steps stay. Under transformers or accelerate, which fill in only keys that
-stand in the file, `--fix` adds the missing three as `"auto"`. Otherwise choose a batch size that is a multiple of the
+are in the file, `--fix` adds the missing three as `"auto"`. Otherwise choose a batch size that is a multiple of the
 product.
 
 **When it stays quiet.** `"auto"` and every number that is not known are never guessed: without a world size only what
@@ -155,7 +155,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 def _cure(doc: DataDoc, verdict: BatchVerdict, reader: str) -> tuple[str, Fix | None]:
     if verdict.kind == "missing" and reader in _TRAINERS:
         edits = _filled_in(doc)
-        hint = f'Write `{TRAIN}`, `{MICRO}` and `{STEPS}` as `"auto"`: only keys that stand in the file are filled in'
+        hint = f'Write `{TRAIN}`, `{MICRO}` and `{STEPS}` as `"auto"`: only keys that are in the file are filled in'
         return hint, Fix('Leave the batch sizes to the Trainer as `"auto"`', edits) if edits else None
     if verdict.kind == "missing":
         return f"Set `{MICRO}`", None

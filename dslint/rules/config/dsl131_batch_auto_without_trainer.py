@@ -78,9 +78,10 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     readers = tuple(place.labelled("DeepSpeed reads the config here") for place in context.consumer.origins[:1])
     yield META.finding(
         doc.value(pointers[0]),
-        f'{names} {"are" if others else "is"} `"auto"`, which only transformers and accelerate fill in: DeepSpeed '
-        "reads this config by itself, computes with the text, and stops at start-up with a `TypeError`",
-        hint=f"Write numbers for `{MICRO}` and `{STEPS}`, and leave `{TRAIN}` out",
+        f'{names} {"are" if others else "is"} `"auto"`, which DeepSpeed itself does not fill in: it stops with a '
+        "`TypeError`",
+        hint=f"Write numbers for `{MICRO}` and `{STEPS}`, and leave `{TRAIN}` out; only the Trainer and accelerate"
+        " fill in `auto`",
         related=(*others, *readers),
         pointer=pointers[0],
         facts={"with": " ".join(pointers[1:])},

@@ -65,8 +65,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = insert_member(doc, "", "zero_optimization", '{"stage": 0}')
     yield META.finding(
         top_of(doc),
-        f"this config has no `zero_optimization`, and {reader}, which reads it, stops with `ValueError: Please specify "
-        "the ZeRO optimization config`",
+        f"`zero_optimization` is missing: {reader} stops with `ValueError: Please specify the ZeRO optimization "
+        "config`",
         hint='Add `"zero_optimization": {"stage": 0}`, or the stage that you want',
         fix=Fix('Add `"zero_optimization": {"stage": 0}`', edits) if edits else None,
         pointer="",

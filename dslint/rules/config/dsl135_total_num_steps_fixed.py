@@ -69,8 +69,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _POINTER, '"auto"')
     yield META.finding(
         doc.value(_POINTER),
-        f"`scheduler.params.total_num_steps` is {steps.get()}, but the Trainer computes the number of steps from data, "
-        "batch size and ranks, and stops with a `ValueError` where the two differ",
+        f"`total_num_steps` is fixed to {steps.get()}: the Trainer stops with a `ValueError` if it counts another"
+        " number",
         hint='Write `"auto"`',
         fix=Fix('Write `"auto"`', edits, Safety.UNSAFE) if edits else None,
         pointer=_POINTER,

@@ -162,13 +162,12 @@ def _for_trainer(view: ConfigView, pointer: str) -> Finding | None:
     # A list is no place of its own to accelerate.
     if filled or any(part.isdigit() for part in split_pointer(pointer)):
         return None
-    who = "the Trainer (through accelerate)" if view.consumer == "hf" else "accelerate"
+    who = "the Trainer" if view.consumer == "hf" else "accelerate"
     name = dotted_key(pointer)
     return _finding(
         view,
         pointer,
-        f'`{name}` is `"auto"`, but {who} has nothing to fill in there and stops with `ValueError: {name} not found in '
-        "kwargs`",
+        f'`{name}` is `"auto"`, but {who} does not fill it in: it stops with `ValueError`',
         Severity.ERROR,
         {"shows": "trainer"},
     )
@@ -185,12 +184,12 @@ def _for_deepspeed(view: ConfigView, pointer: str) -> Finding | None:
     if own is None:
         return None  # an unknown key: another rule
     default = view.or_default(pointer, view.fact(pointer))
-    taken = f"its default, {str(default.get()).lower()}," if default.is_known else "its default"
+    taken = f"its default, {str(default.get()).lower()}" if default.is_known else "its default"
     name = dotted_key(pointer)
     reader = "Lightning" if view.consumer == "lightning" else "plain DeepSpeed"
     return _finding(
         view, pointer, f'`{name}` is `"auto"`, which {reader} does not fill in: '
-        f"DeepSpeed silently takes {taken} instead",
+        f"it silently uses {taken}",
         Severity.WARNING,
     )  # fmt: skip
 
@@ -203,10 +202,10 @@ def _breaks(view: ConfigView, pointer: str) -> Finding | None:
     if severity is None or (pointer != "/gradient_clipping" and not view.has(f"/{pointer.split('/')[1]}/type")):
         return None
     name = dotted_key(pointer)
-    when = "in its first step" if pointer == "/gradient_clipping" else "when the engine is made or in its first step"
+    when = "in its first step" if pointer == "/gradient_clipping" else "at start-up or in its first step"
     return _finding(
-        view, pointer, f'`{name}` is `"auto"`, which only transformers and accelerate fill in: DeepSpeed computes with '
-        f"the text and stops {when}{caveat(severity)}",
+        view, pointer, f'`{name}` is `"auto"`, which DeepSpeed itself does not fill in: it stops {when}'
+        f"{caveat(severity)}",
         severity, {"shows": "engine", "with": "" if pointer == "/gradient_clipping" else f"/{pointer.split('/')[1]}"},
     )  # fmt: skip
 

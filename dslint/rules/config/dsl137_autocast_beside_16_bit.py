@@ -59,8 +59,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     name = model.get()
     yield META.finding(
         doc.value(pointer),
-        f"`torch_autocast` is on and so is `{name}`: the weights are {name} before autocast sees them, so that none of "
-        "them stays in fp32",
+        f"`torch_autocast` and `{name}` are both on: the weights become {name} before autocast, and none stay in fp32",
         hint=f"Switch `{name}` off to keep fp32 weights, or delete `torch_autocast`",
         related=tuple(o.labelled(f"{name} is on") for o in model.origins),
         pointer=pointer,

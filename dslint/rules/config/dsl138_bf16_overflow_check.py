@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.deepspeed.config import version_named, version_origin
+from dslint.model.deepspeed.config import version_origin
 from dslint.model.deepspeed.precision import bf16_section, model_format
 from dslint.model.deepspeed.view import view_of
 from dslint.parse.data import DataDoc
@@ -58,9 +58,10 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if view.fact(f"{section}/check_grad_overflow").is_absent:
         yield META.finding(
             view.key(section),
-            f"`check_grad_overflow` is not said, and {version_named(view.version)} allows releases that apply a bf16 "
-            "step with infinite gradients (before 0.19.3) and releases that skip it",
-            hint="Write `check_grad_overflow` as you mean it",
+            "`check_grad_overflow` is not set: releases before 0.19.3 apply a bf16 step with infinite gradients,"
+            " later "
+            "ones skip it",
+            hint="Set `check_grad_overflow` to what you intend",
             related=version_origin(view.version),
             pointer=section,
         )

@@ -77,8 +77,7 @@ def _finding(view: ConfigView, pointer: str, other: str) -> Finding:
     first, second = (p.rpartition("/")[2] if p.startswith("/compile") else dotted_key(p) for p in (pointer, other))
     return META.finding(
         view.value(pointer),
-        f"`compile.{first}` is on together with `{second}`: `engine.compile()` stops with a `ValueError`, since one "
-        "run has one offload target",
+        f"`compile.{first}` and `{second}` are both on: `engine.compile()` stops, since a run has one offload target",
         hint="Switch one of the two off",
         related=(view.value(other, "the other target"),),
         pointer=pointer,

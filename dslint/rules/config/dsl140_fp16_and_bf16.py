@@ -63,10 +63,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     pointer = f"{section}/enabled"
     half, brain = flag(doc, ("/fp16/enabled",)), flag(doc, (pointer,))
     if half.get_or(False) and brain.get_or(False):
-        message = (
-            f"`{section[1:]}` and `fp16` are both enabled: DeepSpeed asserts that at most one of them is, "
-            "and stops at start-up"
-        )
+        message = f"`{section[1:]}` and `fp16` are both enabled: DeepSpeed allows only one and stops at start-up"
         yield META.finding(
             doc.value(pointer),
             message,

@@ -1,10 +1,10 @@
 """The old section `bfloat16` beside `bf16`.
 
 **What.** `bf16` was called `bfloat16` once, and DeepSpeed still reads the old name, but only where `bf16` is missing or
-null. This rule reports a `bfloat16` section that stands beside a `bf16` section.
+null. This rule reports a `bfloat16` section that is next to a `bf16` section.
 
 **Why it hurts.** Nobody reads the old section: a run whose `bfloat16` says `"enabled": true` and whose `bf16` says
-false trains in fp32 without a word.
+false trains in fp32 silently.
 
 **Fix.** Keep `bf16` alone. `--fix` deletes the old section when both say the same.
 
@@ -31,7 +31,7 @@ META = RuleMeta(
     name="bfloat16-beside-bf16",
     kind="config",
     severity=Severity.WARNING,
-    summary="A `bfloat16` section that nobody reads, since `bf16` stands beside it",
+    summary="A `bfloat16` section that nobody reads, since `bf16` is next to it",
     fix="safe",
     needs=("/bfloat16",),
 )
@@ -71,14 +71,13 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     same = old.get() == new.get()
     wanted, got = view.flag("/bfloat16/enabled"), view.flag("/bf16/enabled")
-    effect = "nobody reads the old section"
+    effect = "DeepSpeed reads the new name only"
     if wanted.get_or(False) and got.get_or(True) is False:
         effect += ", and the run silently trains without bf16"
     edits = delete_member(doc, "/bfloat16") if same else ()
     yield META.finding(
         doc.key("/bfloat16"),
-        "`bfloat16` stands beside `bf16`, and DeepSpeed looks at the old name only where the new one is missing: "
-        f"{effect}",
+        f"`bfloat16` is next to `bf16`: {effect}",
         hint="Delete `bfloat16`" if same else "Move what you mean into `bf16` and delete `bfloat16`",
         related=(doc.key("/bf16", "the section that DeepSpeed reads"),),
         fix=Fix("Delete `bfloat16`", edits) if edits else None,

@@ -83,8 +83,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             name = dotted_key(pointer)
             yield META.finding(
                 doc.value(pointer),
-                f'`{name}` is `"auto"`, which only transformers and accelerate fill in; plain DeepSpeed reads this '
-                "config and drops the word: the run silently trains in fp32",
-                hint="Write `true` or `false`",
+                f'`{name}` is `"auto"`, which DeepSpeed itself does not fill in: the run silently trains in fp32',
+                hint="Write `true` or `false`; only transformers and accelerate fill in `auto`",
                 pointer=pointer,
             )

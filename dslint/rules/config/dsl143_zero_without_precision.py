@@ -64,8 +64,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     stage = view.stage.get()
     yield META.finding(
         view.nearest("/zero_optimization/stage"),
-        f"ZeRO stage {stage} is on and neither `fp16` nor `bf16` is: the run trains in fp32, with twice the memory for "
-        "weights and gradients",
+        f"ZeRO stage {stage} without `fp16` or `bf16` trains in fp32, with twice the memory for weights and gradients",
         hint='Add `"bf16": {"enabled": true}` unless fp32 is meant',
         pointer="/zero_optimization/stage" if doc.has("/zero_optimization/stage") else "/zero_optimization",
     )

@@ -72,14 +72,14 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if reached == "no" and not divides:
             continue
         who = version_named(view.version) if view.version.is_known and reached != "maybe" else "DeepSpeed"
-        effect = f"{who} stops at start-up with a `ValidationError`"
+        effect = f"{who} stops at start-up"
         if reached == "no":
-            effect = f"{who} divides by it and stops with a `ZeroDivisionError`"
+            effect = f"{who} divides by it and stops"
         elif reached == "maybe":
-            effect = f"DeepSpeed {_SINCE} and later stop at start-up with a `ValidationError`"
+            effect = f"DeepSpeed {_SINCE} and later stop at start-up"
         yield META.finding(
             doc.value(pointer),
-            f"`fp16.{name}` is {value.get()}, but a dynamic loss scale needs a positive number: {effect}",
+            f"`fp16.{name}` is {value.get()}, but dynamic loss scaling needs a positive number: {effect}",
             hint=f"Write {'1000' if 'window' in name else '1'}, or set a static `loss_scale`",
             related=version_origin(view.version),
             pointer=pointer,

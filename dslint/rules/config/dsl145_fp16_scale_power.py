@@ -62,11 +62,11 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     effect = "gradients underflow to zero"
     if value > 0:
-        effect = f"about {value - 16:g} steps overflow and are skipped before the scale fits"
+        effect = f"about {value - 16:g} steps overflow and are skipped first"
     edits = replace_value(doc, _POINTER, "16")
     yield META.finding(
         doc.value(_POINTER),
-        f"`fp16.initial_scale_power` is {value:g}: training begins with a loss scale of 2^{value:g}, and {effect}",
+        f"`fp16.initial_scale_power` is {value:g}: training starts with a loss scale of 2^{value:g}, and {effect}",
         hint="Write 16 or leave it out",
         fix=Fix("Write 16", edits, Safety.UNSAFE) if edits else None,
         severity=Severity.WARNING if value < 0 or value > 64 else Severity.INFO,

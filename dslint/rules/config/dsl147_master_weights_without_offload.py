@@ -88,8 +88,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if view.flag(states).get_or(False) and not fact.is_unknown and not fact.get_or(False):
             yield META.finding(
                 doc.value(states),
-                "`bf16_optimizer_states` is true without `bf16_master_weights_and_grads`: DeepSpeed stops at start-up "
-                "with an `AssertionError`",
+                "`bf16_optimizer_states` is on without `bf16_master_weights_and_grads`: DeepSpeed stops with "
+                "`AssertionError`",
                 hint="Set `bf16_master_weights_and_grads` to true as well, or delete the key",
                 pointer=states,
             )
@@ -107,7 +107,7 @@ def _master(view: ConfigView, pointer: str, states: str | None) -> Iterator[Find
     if stage == 0 or (only_stage_2 and stage != 2):
         needed = "2" if only_stage_2 else "1, 2 or 3"
         found = "ZeRO is off" if stage == 0 else f"the stage is {stage}"
-        message = f"`{key}` needs ZeRO stage {needed}, and {found}: DeepSpeed stops with an `AssertionError`"
+        message = f"`{key}` needs ZeRO stage {needed}, but {found}: DeepSpeed stops with `AssertionError`"
         hint = f"Choose ZeRO stage {needed}, or delete the key"
     else:
         other = view.flag(states) if states else absent()
@@ -115,11 +115,8 @@ def _master(view: ConfigView, pointer: str, states: str | None) -> Iterator[Find
             return
         if stage == 3 and not view.has("/optimizer"):
             severity = Severity.WARNING
-        more = "" if states is None else ", and `bf16_optimizer_states` is not true"
-        message = (
-            f"`{key}` needs an optimizer that is offloaded to the CPU, and `offload_optimizer` names no device{more}: "
-            "DeepSpeed stops with an `AssertionError` when it makes the optimizer"
-        )
+        more = "" if states is None else " or `bf16_optimizer_states`"
+        message = f"`{key}` needs an optimizer offloaded to the CPU{more}, and has none: DeepSpeed stops"
         hint = 'Add `"offload_optimizer": {"device": "cpu"}`' + (", or set `bf16_optimizer_states`" if states else "")
     yield META.finding(
         view.value(pointer),

@@ -73,8 +73,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if found is None:
         yield META.finding(
             doc.value(_POINTER),
-            f"`data_types.grad_accum_dtype` is `{value}`, which is no format that DeepSpeed knows: it stops with "
-            "`is not a valid DtypeEnum` when the engine makes its optimizer",
+            f"`grad_accum_dtype` `{value}` is not a DeepSpeed dtype: the engine stops with `is not a valid DtypeEnum`",
             hint="Write fp32, fp16 or bf16, or leave it out",
             fix=fix,
             pointer=_POINTER,
@@ -86,8 +85,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     related = tuple(o.labelled(f"the model is {model.get()}") for o in model.origins)
     yield META.finding(
         doc.value(_POINTER),
-        f"`data_types.grad_accum_dtype` is `{value}` and the model is {model.get()}: without ZeRO the engine stops "
-        "with `NotImplementedError: unsupported mix`",
+        f"`grad_accum_dtype` is `{value}` but the model is {model.get()}: without ZeRO the engine stops (unsupported "
+        "mix)",
         hint=f"Write {model.get()}, leave it out, or switch ZeRO on",
         related=related,
         fix=fix,

@@ -71,12 +71,12 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     model = model_format(view)
     if found is not None and (not model.is_known or model.get() == found):
         return
-    reason = f"the model is {model.get()}" if found else "this is no format that DeepSpeed knows"
-    who = "DeepSpeed" if reached == "yes" else f"DeepSpeed {_SINCE} and later"
+    reason = f"the model is {model.get()}" if found else "that is not a DeepSpeed dtype"
+    who = "DeepSpeed stops" if reached == "yes" else f"DeepSpeed {_SINCE} and later stop"
     edits = delete_member(doc, _POINTER)
     yield META.finding(
         doc.value(_POINTER),
-        f"`data_types.param_dtype` is `{value}`, but {reason}: {who} stops when the engine is made",
+        f"`data_types.param_dtype` is `{value}`, but {reason}: {who} when the engine is made",
         hint=f'Add `"{found}": {{"enabled": true}}` or leave the key out'
         if found in ("fp16", "bf16")
         else "Leave it out",

@@ -68,14 +68,14 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     stage = view.stage.get()
     device = offload_device(view, OPTIMIZER)
     if is_offloaded(device) and stage == 0:
-        told = "no optimizer state is partitioned or offloaded, and Adam becomes the slower `DeepSpeedCPUAdam`"
+        told = "nothing is partitioned or offloaded, and Adam becomes the slower `DeepSpeedCPUAdam`"
         yield _finding(view, OPTIMIZER, device.get(), told, "Set `stage` to 1 or higher, or delete the section")
     elif device.get_or("") == "nvme":
-        told = "the states are kept in the memory of the CPU and never written to the disk"
+        told = "the states stay in CPU memory and are never written to disk"
         yield _finding(view, OPTIMIZER, "nvme", told, "Set `stage` to 3, or `device` to `cpu`")
     device = offload_device(view, PARAM)
     if is_offloaded(device):
-        told = "it is ignored without a word, and every rank keeps all parameters on its GPU"
+        told = "it is silently ignored, and every rank keeps all parameters on its GPU"
         yield _finding(view, PARAM, device.get(), told, "Set `stage` to 3, or delete the section")
 
 

@@ -64,15 +64,10 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if view.is_auto(path) and view.consumer not in ("deepspeed", "lightning"):
             continue
         name = section.rpartition("/")[2]
-        raised = (
-            '`AssertionError: "nvme_path" in DeepSpeed Config cannot be None`'
-            if section == PARAM
-            else "`TypeError: expected str, bytes or os.PathLike object, not NoneType`"
-        )
+        raised = "`AssertionError`" if section == PARAM else "`TypeError`"
         yield META.finding(
             view.value(f"{section}/device"),
-            f"`{name}` goes to NVMe and `nvme_path` is missing: every rank stops in `deepspeed.initialize` "
-            f"with {raised}",
+            f"`{name}` goes to NVMe, but `nvme_path` is missing: every rank stops with {raised}",
             hint="Add `nvme_path`, a folder on a local disk of every node",
             pointer=f"{section}/device",
             facts={"with": "/zero_optimization/stage"},

@@ -57,8 +57,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if offload_device(view, section).get_or("") == "nvme":
             yield META.finding(
                 view.value(f"{section}/device"),
-                f"`{section.rpartition('/')[2]}` goes to NVMe without an `aio` section: DeepSpeed reads and writes "
-                "with a queue of 8 and one thread, which few disks are fastest with",
+                f"`{section.rpartition('/')[2]}` goes to NVMe without an `aio` section: queue depth 8 and one"
+                " thread are "
+                "slow on most disks",
                 hint="Measure with `ds_nvme_tune` and write its result into `aio`",
                 pointer=f"{section}/device",
             )

@@ -58,8 +58,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return  # An unknown key: another rule says so.
     yield META.finding(
         view.value(_POINTER),
-        f"`ratio` {ratio.get()} offloads a part of the optimizer, and the stage is {view.stage.get()}: every rank "
-        "stops while DeepSpeed reads the config, since only stage 3 can do that",
+        f"`ratio` {ratio.get()} offloads part of the optimizer, which needs stage 3, not {view.stage.get()}:"
+        " every rank "
+        "stops",
         hint="Set `stage` to 3, or delete `ratio`",
         related=(view.value(_STAGE, "the stage"),) if view.has(_STAGE) else (),
         pointer=_POINTER,

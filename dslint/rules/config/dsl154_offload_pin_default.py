@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.deepspeed.config import version_named, version_origin
+from dslint.model.deepspeed.config import version_origin
 from dslint.model.deepspeed.offload import OPTIMIZER, PARAM, is_offloaded, offload_device
 from dslint.model.deepspeed.view import view_of
 from dslint.parse.data import DataDoc
@@ -69,9 +69,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if view.fact(pointer).is_absent:
             yield META.finding(
                 view.key(section),
-                f"`{section.rpartition('/')[2]}` does not say `pin_memory`: it is false before DeepSpeed 0.19.5 and "
-                f"true from then on, and the project asks for {version_named(view.version)}",
-                hint="Say `pin_memory`",
+                f"`{section.rpartition('/')[2]}` does not set `pin_memory`: its default is false before DeepSpeed "
+                "0.19.5 and true since",
+                hint="Set `pin_memory`",
                 related=version_origin(view.version),
                 pointer=section,
             )

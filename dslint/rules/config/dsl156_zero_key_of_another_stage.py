@@ -66,8 +66,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     wanted = "1 and 2" if idle == ["round_robin_gradients"] else "3"
     yield META.finding(
         view.key(f"{_SECTION}/{idle[0]}"),
-        f"ZeRO stage {stage} does not read {names}: what is set there has no effect",
-        hint=f"Delete what belongs to stage {wanted}, or set the stage",
+        f"ZeRO stage {stage} does not read {names}: setting it has no effect",
+        hint=f"Delete the keys of stage {wanted}, or set the stage",
         related=tuple(view.key(f"{_SECTION}/{key}", "no effect either") for key in idle[1:]),
         pointer=f"{_SECTION}/{idle[0]}",
         facts={"with": f"{_SECTION}/stage"},

@@ -3,7 +3,7 @@
 **What.** `zero_hpz_partition_size` above 1, `zero_quantized_weights`, `zero_quantized_nontrainable_weights` or
 `zero_quantized_gradients` at a ZeRO stage below 3.
 
-**Why it hurts.** They are ignored without a word: nothing is quantized, no second partition exists, and communication
+**Why it hurts.** They are ignored silently: nothing is quantized, no second partition exists, and communication
 costs as much as before.
 
 **Fix.** Set `stage` to 3, or delete them.
@@ -67,7 +67,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     names = " and ".join(f"`{key}`" for key in found)
     yield META.finding(
         view.key(f"{_SECTION}/{found[0]}"),
-        f"{names} at ZeRO stage {view.stage.get()}: ZeRO++ works at stage 3 only and is ignored here, without a word",
+        f"{names} at ZeRO stage {view.stage.get()} is silently ignored: ZeRO++ works at stage 3 only",
         hint="Set `stage` to 3, or delete the keys of ZeRO++",
         related=tuple(view.key(f"{_SECTION}/{key}", "ignored as well") for key in found[1:]),
         pointer=f"{_SECTION}/{found[0]}",

@@ -69,8 +69,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if world > size and world % size:
         yield META.finding(
             view.value(_POINTER),
-            f"`zero_hpz_partition_size` {size} does not divide the world size {world}: every rank stops with an "
-            "`AssertionError` when the groups are made",
+            f"`zero_hpz_partition_size` {size} does not divide the world size {world}: every rank stops with "
+            "`AssertionError`",
             hint="Set it to the number of GPUs of a node",
             pointer=_POINTER,
             facts={"world": world, "shows": "groups"},
@@ -84,8 +84,8 @@ def _with_offload(view: ConfigView) -> Iterator[Finding]:
         if is_offloaded(offload_device(view, section)):
             yield META.finding(
                 view.value(_POINTER),
-                f"`zero_hpz_partition_size` together with `{section.rpartition('/')[2]}`: users report a loss of 0 and "
-                "no gradient, without an error",
+                f"`zero_hpz_partition_size` with `{section.rpartition('/')[2]}`: users report a loss of 0 and no "
+                "gradient, without an error",
                 hint="Set `zero_hpz_partition_size` to 1, or do not offload",
                 related=(view.key(section, "the offload"),),
                 severity=Severity.WARNING,

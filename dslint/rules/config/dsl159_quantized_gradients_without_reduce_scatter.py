@@ -68,8 +68,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _POINTER, "true")
     yield META.finding(
         view.value(_POINTER),
-        "`reduce_scatter` is false and `zero_quantized_gradients` needs it: every rank stops in `deepspeed.initialize` "
-        "with an `AssertionError`",
+        "`zero_quantized_gradients` needs `reduce_scatter`, which is false: every rank stops with `AssertionError`",
         hint="Set `reduce_scatter` to true",
         related=(view.value(_QUANTIZED, "gradients are quantized here"),),
         fix=Fix("Set `reduce_scatter` to true", edits, Safety.SAFE) if edits else None,

@@ -112,7 +112,10 @@ EXAMPLES = (
 
 
 _HINT = f"Upgrade to `deepspeed>={_FIXED_IN}`; where the version must stay, set `overlap_comm` to false"
-_HINT_STAGE_3 = "Set `overlap_comm` to false, or upgrade and compare the gradient norms of some steps with both values"
+_HINT_STAGE_3 = (
+    "Set `overlap_comm` to false, or upgrade and compare the gradient norms of some steps with both values; DeepSpeed"
+    " issue 5545 reports it for stage 3, and no fixing release is known"
+)
 
 
 def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
@@ -143,8 +146,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 def _without_overlap(doc: DataDoc, context: Context) -> Finding:
     return META.finding(
         doc.value(_POINTER),
-        f"`overlap_comm` on {version_named(context.deepspeed)} overlaps nothing: until {_OVERLAPS_IN} the reduction "
-        "waits for the backward pass, and the second bucket takes memory all the same",
+        f"`overlap_comm` overlaps nothing on {version_named(context.deepspeed)}: the reduction waits for backward, and "
+        "the second bucket still takes memory",
         hint=f"Upgrade to `deepspeed>={_OVERLAPS_IN}`, or set `overlap_comm` to false",
         related=version_origin(context.deepspeed),
         severity=Severity.INFO,
@@ -161,12 +164,7 @@ def _affected(stage: int, version: VersionFact) -> str:
 
 def _message(stage: int, version: VersionFact, affected: str) -> str:
     setting = f"`overlap_comm` with ZeRO stage {stage}"
-    harm = "gradients can be overwritten while they are reduced, seen as a loss of 0 or NaN on several GPUs"
+    harm = "can overwrite gradients during reduction (loss 0 or NaN)"
     if affected == "yes":
-        text = f"{setting} on {version_named(version)}: {harm}"
-    else:
-        known = f"; the project asks for {version_named(version)}" if version.is_known else ""
-        text = f"{setting} on DeepSpeed before {_FIXED_IN}: {harm}{known}"
-    if stage == 3:
-        return f"{text} (DeepSpeed issue 5545 reports it for stage 3, and no fixing release is known for certain)"
-    return f"{text} (fixed in {_FIXED_IN})" if affected == "yes" else text
+        return f"{setting} on {version_named(version)} {harm}"
+    return f"{setting} on DeepSpeed before {_FIXED_IN} {harm}"

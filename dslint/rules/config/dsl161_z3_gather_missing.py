@@ -163,17 +163,17 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     runs_only = _RUNS_ONLY.search(doc.path.rpartition("/")[2]) is not None or not _may_save(doc)
     reader = context.consumer.get_or("")
     saved_by_library = not runs_only and reader != "accelerate" and (reader == "hf" or trains_with_hf(doc))
-    loss = "what is saved of the model has no usable weights"
+    loss = "the saved model has no usable weights"
     if reader == "accelerate":  # the loop is the project's own, and may save with `save_state` alone
-        loss = "if this run saves with `accelerator.get_state_dict` or `save_model`, accelerate raises an error"
+        loss = "`accelerator.get_state_dict` and `save_model` raise an error"
     elif not saved_by_library:
-        loss = "if this run saves a model with `save_16bit_model`, nothing is written"
-    message = f"ZeRO stage 3 splits every weight over the ranks and `{_KEY}` {state}: {loss}"
+        loss = "`save_16bit_model` writes nothing"
+    message = f"`{_KEY}` {state} at ZeRO stage 3: {loss}"
     at = pointer or f"{_SECTION}/stage"
     yield META.finding(
         doc.value(at) if doc.has(at) else doc.value(_SECTION),
         message,
-        hint=f"Set `{_KEY}` to true if this run saves its model",
+        hint=f"Set `{_KEY}` to true if this run saves its model: stage 3 splits every weight over the ranks",
         fix=Fix(f"Set `{_KEY}` to true", edits, Safety.UNSAFE) if edits else None,
         # A command may pass `--zero3_save_16bit_model`, a file of accelerate may say it.
         severity=Severity.WARNING if saved_by_library and not is_auto else Severity.INFO,
@@ -184,8 +184,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 
 def _state(view: ConfigView) -> str:
     if view.consumer in ("deepspeed", "lightning"):
-        return 'is "auto", which DeepSpeed takes for false'
-    return 'is "auto", which accelerate fills with false unless `zero3_save_16bit_model` is set'
+        return 'is "auto" (false for DeepSpeed)'
+    return 'is "auto" (false by default)'
 
 
 def _may_save(doc: DataDoc) -> bool:

@@ -61,8 +61,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             view.value(pointer),
-            f"`{name}` is {size.get():g} elements: a model of a billion parameters needs "
-            f"{1e9 / size.get():,.0f} collectives a step",
-            hint="Delete the key, or write some 1e8: the unit is elements, neither bytes nor megabytes",
+            f"`{name}` is {size.get():g} elements: a billion parameters take {1e9 / size.get():,.0f} collectives"
+            " per step",
+            hint="Delete the key, or write about 1e8: the unit is elements, neither bytes nor megabytes",
             pointer=pointer,
         )

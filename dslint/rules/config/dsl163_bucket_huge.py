@@ -31,7 +31,7 @@ META = RuleMeta(
     severity=Severity.INFO,
     summary="Buckets that take gigabytes of every GPU",
     optional=True,
-    no_experiment="memory that is used is no wrong result",
+    no_experiment="used memory is not a wrong result",
     needs=("/zero_optimization/reduce_bucket_size", "/zero_optimization/allgather_bucket_size"),
 )
 

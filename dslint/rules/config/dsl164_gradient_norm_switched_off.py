@@ -98,7 +98,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = insert_member(doc, "", "gradient_clipping", "0") if beside == "default" else ()
     yield META.finding(
         view.value(_POINTER),
-        f"`compute_grad_norm` is false {reason}: every rank of DeepSpeed 0.19.7 and later stops with a `ValueError`",
+        f"`compute_grad_norm` is false {reason}: DeepSpeed 0.19.7 and later raise `ValueError` on every rank",
         hint="Set `gradient_clipping` to 0" if beside in ("default", _CLIPPING) else "Delete `compute_grad_norm`",
         related=(view.nearest(beside, "this needs the norm"),) if beside.startswith("/") else (),
         fix=Fix("Set `gradient_clipping` to 0", edits, Safety.SAFE) if edits else None,
@@ -113,12 +113,12 @@ def _reason(view: ConfigView) -> tuple[str, str]:
     if stage not in (1, 2):
         return f"at ZeRO stage {stage}, which always computes it", "/zero_optimization/stage"
     if is_offloaded(offload_device(view, OPTIMIZER)):
-        return "with an optimizer that is offloaded", OPTIMIZER
+        return "with an offloaded optimizer", OPTIMIZER
     if view.fact("/zero_optimization/zenflow").is_known:
         return "with ZenFlow", "/zero_optimization/zenflow"
     clipping = view.number(_CLIPPING)
     if clipping.is_known and clipping.get() > 0:
-        return f"and gradients are clipped to {clipping.get():g}", _CLIPPING
+        return f"but gradients are clipped to {clipping.get():g}", _CLIPPING
     if clipping.is_absent and view.runs(">=0.19.3") != "no":
-        return "and gradients are clipped to 1.0, which is the default since DeepSpeed 0.19.3", "default"
+        return "but gradients are clipped to 1.0 by default", "default"
     return "", ""

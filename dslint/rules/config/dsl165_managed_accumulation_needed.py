@@ -73,8 +73,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         view.value(_POINTER),
-        f"`managed_gradient_accumulation` is false together with {told}: every rank stops in `deepspeed.initialize` "
-        "with an `AssertionError`",
+        f"`managed_gradient_accumulation` is false, but {told} needs it: every rank stops with an `AssertionError`",
         hint=f"Switch `{other.rpartition('/')[2]}` off, or let DeepSpeed manage the accumulation",
         related=(view.value(other, "this needs it"),),
         pointer=_POINTER,

@@ -59,16 +59,16 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if view.stage.get_or(0) != 3:
         return
     if view.number(f"{_SECTION}/sub_group_size").get_or(0) >= 1e12:
-        told = "no model is that large, so the optimizer step is not tiled and needs the memory of all states at once"
+        told = "no model is that large, so the optimizer step is not tiled and needs all states at once"
         yield _finding(view, "sub_group_size", told)
     live = view.number(f"{_SECTION}/stage3_max_live_parameters")
     for key, told in (
-        ("stage3_param_persistence_threshold", "parameters that are to stay are released all the same"),
-        ("stage3_prefetch_bucket_size", "parameters are fetched ahead and must be released before they are used"),
+        ("stage3_param_persistence_threshold", "parameters that should stay are released anyway"),
+        ("stage3_prefetch_bucket_size", "prefetched parameters are released before use"),
     ):
         value = view.number(f"{_SECTION}/{key}")
         if live.is_known and value.is_known and value.get() > live.get():
-            yield _finding(view, key, f"`stage3_max_live_parameters` is {live.get():g}, and {told}")
+            yield _finding(view, key, f"`stage3_max_live_parameters` is only {live.get():g}, and {told}")
 
 
 def _finding(view: ConfigView, key: str, told: str) -> Finding:

@@ -67,8 +67,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         view.value(_STEPS),
-        f"ZeRO stage 2 accumulates over {steps.get()} micro batches on {version_named(view.version)}, which keeps the "
-        "last one only: the model learns from a part of its data, without an error (fixed in 0.18.3)",
+        f"ZeRO stage 2 on {version_named(view.version)} keeps only the last of {steps.get()} accumulated micro"
+        " batches, "
+        "silently",
         hint="Upgrade to `deepspeed>=0.18.3`, or use ZeRO stage 1",
         related=(*version_origin(view.version), *((view.value(_STAGE, "the stage"),) if view.has(_STAGE) else ())),
         pointer=_STEPS,

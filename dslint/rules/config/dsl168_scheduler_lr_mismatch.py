@@ -4,7 +4,7 @@
 that differs from `optimizer.params.lr`.
 
 **Why it hurts.** The schedule sets the learning rate, and without `warmup_max_lr` its peak is 0.001, whatever the
-optimizer says: a run with 2e-5 trains at fifty times that, without a word.
+optimizer says: a run with 2e-5 trains at fifty times that, silently.
 
 **Fix.** `--fix` adds `warmup_max_lr` with the learning rate of the optimizer (`"auto"` where that is left to the
 Trainer). Where two numbers differ, choose one.
@@ -92,7 +92,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
 def _differ(view: ConfigView, rate: float, peak: float) -> Finding:
     return META.finding(
         view.value(_PEAK),
-        f"`warmup_max_lr` is {peak:g} and the `lr` of the optimizer {rate:g}: the schedule wins, and the run trains at "
+        f"`warmup_max_lr` is {peak:g} but `lr` of the optimizer is {rate:g}: the schedule wins, and the run trains at "
         f"up to {peak:g}",
         hint="Make both the same",
         related=(view.value(_RATE, "the learning rate of the optimizer"),),
@@ -109,8 +109,7 @@ def _missing(view: ConfigView, name: str) -> Finding:
     told = "the learning rate of the Trainer" if view.is_auto(_RATE) else f"{text} of the optimizer"
     return META.finding(
         doc.value("/scheduler/type"),
-        f"`{name}` without `warmup_max_lr` warms up to {_DEFAULT}{whose}, not to {told}: the schedule wins, without a "
-        "word",
+        f"`{name}` without `warmup_max_lr` silently warms up to {_DEFAULT}{whose}, not to {told}",
         hint=f'Add `"warmup_max_lr": {text}`',
         related=(doc.value(_RATE, "the learning rate of the optimizer"), *version_origin(view.version)),
         fix=Fix(f'Add `"warmup_max_lr": {text}`', edits) if edits else None,

@@ -62,8 +62,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _TYPE, f'"{right}"') if right else ()
     yield META.finding(
         doc.value(_TYPE),
-        f"`warmup_type` is `{value}`, and DeepSpeed knows `log` and `linear`: it warms up by logarithm, with a line in "
-        "the log only",
+        f"`warmup_type` `{value}` is neither `log` nor `linear`: DeepSpeed warms up logarithmically and only logs it",
         hint=f"Write `{right}`" if right else "Write `linear` or `log`",
         fix=Fix(f"Write `{right}`", edits, Safety.SAFE if same else Safety.UNSAFE) if edits else None,
         pointer=_TYPE,

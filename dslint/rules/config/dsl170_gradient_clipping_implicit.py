@@ -59,8 +59,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         view.nearest(_CLIPPING),
-        f"`gradient_clipping` is missing, and its default is 0 before DeepSpeed {_SINCE} and 1.0 from there on: "
-        f"{version_named(view.version)} allows both",
+        f"`gradient_clipping` is missing: {version_named(view.version)} allows releases that clip at 1.0 (since"
+        f" {_SINCE}) "
+        "and that do not",
         hint='Add `"gradient_clipping": 1.0`, or 0 for none',
         related=version_origin(view.version),
         pointer=_CLIPPING,

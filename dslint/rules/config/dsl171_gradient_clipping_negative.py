@@ -2,7 +2,7 @@
 
 **What.** `gradient_clipping` is below zero.
 
-**Why it hurts.** DeepSpeed clips when the value is above zero: a negative one switches clipping off, without a word.
+**Why it hurts.** DeepSpeed clips when the value is above zero: a negative one switches clipping off, silently.
 
 **Fix.** Write the norm that is meant, or 0 to say that nothing is clipped.
 
@@ -53,7 +53,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _CLIPPING, right)
     yield META.finding(
         doc.value(_CLIPPING),
-        f"`gradient_clipping` is {fact.get()}, which is below zero: DeepSpeed clips nothing, without a word",
+        f"`gradient_clipping` is {fact.get()}: DeepSpeed silently clips nothing for a negative value",
         hint=f"Write {right}, or 0 for none",
         fix=Fix(f"Write {right}", edits, Safety.UNSAFE) if edits else None,
         pointer=_CLIPPING,

@@ -74,7 +74,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     stage = view.stage.get_or(0)
     refuser = _refuses_sums(view, stage) if sums else ""
     if refuser:
-        yield _finding(view, _OPERATION, f"`gradient_allreduce_op` is `sum`, which {refuser} does not support")
+        yield _finding(view, _OPERATION, f"`gradient_allreduce_op` `sum` is not supported by {refuser}")
     scatter = view.flag(_SCATTER)
     old = stage == 1 and view.runs("<0.13.0") == "yes"
     if not (stage >= 2 or old) or (stage < 3 and (sums or operation.is_unknown)):
@@ -83,10 +83,10 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     where = f"ZeRO stage {stage} with `reduce_scatter`" + (f" in {version_named(view.version)}" if old else "")
     if view.fact("/prescale_gradients").get_or(False) is True:
-        yield _finding(view, "/prescale_gradients", f"`prescale_gradients` is on, which {where} does not support", old)
+        yield _finding(view, "/prescale_gradients", f"`prescale_gradients` is not supported by {where}", old)
     factor = view.number("/gradient_predivide_factor")
     if factor.get_or(1) != 1:
-        told = f"`gradient_predivide_factor` is {factor.get()}, and {where} supports 1 only"
+        told = f"`gradient_predivide_factor` is {factor.get()}, but {where} supports only 1"
         yield _finding(view, "/gradient_predivide_factor", told, old)
 
 

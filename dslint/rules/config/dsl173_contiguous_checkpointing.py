@@ -55,15 +55,15 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     partition, number = view.fact(f"{_SECTION}/partition_activations"), view.fact(f"{_SECTION}/number_checkpoints")
     missing = []
     if not partition.is_unknown and not partition.get_or(False):
-        missing.append("`partition_activations` is not true")
+        missing.append("`partition_activations` is off")
     if number.is_absent:
         missing.append("`number_checkpoints` is missing")
     if missing:
         yield META.finding(
             doc.value(pointer),
-            f"`contiguous_memory_optimization` is true, but {' and '.join(missing)}: "
-            "`deepspeed.checkpointing.configure` stops with an `AssertionError` unless the script passes the value",
-            hint="Set `partition_activations` to true and `number_checkpoints` to the number of layers",
+            f"`contiguous_memory_optimization` is on, but {' and '.join(missing)}: `checkpointing.configure` raises",
+            hint="Set `partition_activations` to true and `number_checkpoints` to the number of layers, or pass them in"
+            " the script",
             severity=Severity.INFO if len(missing) == 1 and number.is_absent else None,
             pointer=pointer,
         )

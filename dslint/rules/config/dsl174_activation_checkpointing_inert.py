@@ -59,11 +59,10 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     view = view_of(doc, context)
     on = [name for name in _SWITCHES if view.fact(f"{_SECTION}/{name}").get_or(None) is True]
     if on:
-        reader = "the transformers Trainer does" if view.consumer == "hf" else "accelerate does"
+        reader = "the transformers Trainer" if view.consumer == "hf" else "accelerate"
         yield META.finding(
             doc.key(_SECTION),
-            f"`activation_checkpointing` asks for `{on[0]}`, which only code that calls "
-            f"`deepspeed.checkpointing` uses; {reader} not, and it saves no memory",
+            f"`{on[0]}` of `activation_checkpointing` saves no memory: {reader} does not use `deepspeed.checkpointing`",
             hint="Use `gradient_checkpointing` of transformers and delete the section",
             pointer=_SECTION,
         )

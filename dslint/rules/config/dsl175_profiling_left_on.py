@@ -50,7 +50,7 @@ EXAMPLES = (
 _EFFECTS = {
     "/wall_clock_breakdown": "DeepSpeed waits for the device at every timer of a step",
     "/memory_breakdown": "DeepSpeed asks the device for its memory at every part of a step",
-    "/flops_profiler/enabled": "the timers are on as well, and a long report is printed at the step of the profile",
+    "/flops_profiler/enabled": "timers are on, and a long report is printed at the profiled step",
 }
 
 

@@ -87,8 +87,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             listed = ", ".join(f'"{choice}"' for choice in choices)
             yield META.finding(
                 doc.value(f"{_SECTION}/{key}"),
-                f"`expert_parallel.{key}` is `{value}`, but DeepSpeed knows {listed}: the engine stops with a "
-                "`ValueError`",
+                f"`expert_parallel.{key}` `{value}` is not known to DeepSpeed: the engine stops with a `ValueError`",
                 hint=f"Write one of {listed}",
                 pointer=f"{_SECTION}/{key}",
             )
@@ -104,7 +103,7 @@ def _at_stage_3(view: ConfigView) -> Iterator[Finding]:
     for pointer, what in clashes:
         yield META.finding(
             view.value(pointer),
-            f"AutoEP with ZeRO stage 3 does not support {what}: the engine of a model with MoE layers stops with an "
+            f"AutoEP with ZeRO stage 3 does not support {what}: the engine of an MoE model stops with an "
             "`AssertionError`",
             hint="Choose ZeRO stage 1 or 2, or drop the setting",
             related=(view.value(f"{_SECTION}/enabled", "expert parallelism is on"),),

@@ -51,8 +51,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         if fact.is_known:
             yield META.finding(
                 doc.value(f"/pipeline/{key}"),
-                f"`pipeline.{key}` is {fact.get()!r}, but DeepSpeed stores it and never uses it: "
-                f"only `PipelineModule({argument}=...)` in the script counts".replace("'", "`"),
+                f"`pipeline.{key}` {fact.get()!r} is never used: only `PipelineModule({argument}=...)` in the script "
+                "counts".replace("'", "`"),
                 hint=f"Pass `{argument}` to `PipelineModule` and delete the key",
                 pointer=f"/pipeline/{key}",
             )

@@ -52,13 +52,13 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if not inner.is_known or outer.is_unknown or inner.get() <= 1 or inner.get() == outer.get_or(0):
         return
     if outer.get_or(0) > 1:
-        effect = "the engine stops with a `ValueError` when it splits the model"
+        effect = "the engine stops with a `ValueError`"
     else:
         effect = "DeepSpeed ignores it, and every rank silently holds the whole model"
     size = f"`autotp_size` is {outer.get()}" if outer.is_known else "`autotp_size` is not set"
     yield META.finding(
         doc.value(pointer),
-        f"`tensor_parallel.tp.tp_size` is {inner.get()}, but {size}: {effect}",
+        f"`tp.tp_size` is {inner.get()}, but {size}: {effect}",
         hint="Write the size as `tensor_parallel.autotp_size` and leave `tp_size` out",
         related=tuple(o.labelled(f"autotp_size {outer.get()}") for o in outer.origins) if outer.is_known else (),
         pointer=pointer,

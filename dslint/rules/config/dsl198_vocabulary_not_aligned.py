@@ -26,7 +26,7 @@ META = RuleMeta(
     name="vocabulary-not-aligned",
     kind="config",
     severity=Severity.INFO,
-    summary="A vocabulary size that is no multiple of 8: no tensor cores for the last layer",
+    summary="A vocabulary size that is not a multiple of 8: no tensor cores for the last layer",
     optional=True,
     no_experiment="DeepSpeed itself logs it, and only a GPU shows what it costs",
     needs=("/vocabulary_size",),
@@ -48,7 +48,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if size.is_known and size.get() % 8 and view.flag("/fp16/enabled").get_or(False):
         yield META.finding(
             doc.value("/vocabulary_size"),
-            f"`vocabulary_size` is {size.get()}, which is no multiple of 8: the last layer runs without tensor cores",
+            f"`vocabulary_size` is {size.get()}, not a multiple of 8: the last layer runs without tensor cores",
             hint="Pad the vocabulary to a multiple of 8",
             pointer="/vocabulary_size",
         )

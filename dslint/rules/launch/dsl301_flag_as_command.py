@@ -1,5 +1,5 @@
 r"""**What.** A line that begins with an option is a command of its own, because the line above does not end in `\`, or
-because a comment or a blank line stands between.
+because a comment or an empty line is between.
 
 **Why it hurts.** bash starts the command without these options and then says `--option: command not found`, often
 hours later and far up in the log. The run that was started trains with defaults: another learning rate, no
@@ -128,13 +128,12 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         reason, hint = _REASONS[lost.between]
         count = len(lost.more)
-        more = "" if not count else f" and without {count} more such line{'s' if count > 1 else ''} below"
+        more = "" if not count else f" (and {count} more line{'s' if count > 1 else ''} below)"
         related = [doc.source.location(lost.above.span, "the command ends here")]
-        related += [doc.source.location(other.span, "a command of its own too") for other in lost.more]
+        related += [doc.source.location(other.span, "a separate command too") for other in lost.more]
         yield META.finding(
             doc.source.location(lost.span),
-            f"`{lost.flag}` begins a command of its own because {reason}: the command above runs without it{more} and"
-            f" bash reports `{lost.flag}: command not found`",
+            f"`{lost.flag}` starts a new command because {reason}: bash reports `{lost.flag}: command not found`{more}",
             hint=hint if not count else "End the lines above with `\\`",
             related=tuple(related),
             fix=_fix(doc, lost),

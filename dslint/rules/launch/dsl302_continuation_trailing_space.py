@@ -1,10 +1,10 @@
-r"""**What.** A blank stands behind the `\` at the end of a line.
+r"""**What.** There is whitespace after the `\` at the end of a line.
 
-**Why it hurts.** The backslash then escapes the blank, not the line end: the command ends there with an argument
+**Why it hurts.** The backslash then escapes a space, not the line end: the command ends there with an argument
 `" "`, and the next line is run as a command of its own. The options on it are lost, and nothing in an editor shows why.
 Where no option follows, the argument `" "` remains: argparse stops with `unrecognized arguments`.
 
-**Fix.** Delete the blanks, or the backslash too where the command ends anyway. The fix does.
+**Fix.** Delete the whitespace, or the backslash too where the command ends anyway. The fix does.
 
 **When it stays quiet.** In quotes, comments and arrays, and above a line in brackets.
 
@@ -28,7 +28,7 @@ META = RuleMeta(
     name="continuation-trailing-space",
     kind="launch",
     severity=Severity.ERROR,
-    summary="Blanks behind a backslash end the command on that line",
+    summary="Whitespace after a backslash ends the command on that line",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1101",),
     needs=(f"/{FIRST_BLANK}/",),
@@ -75,9 +75,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 def _joins(doc: LaunchDoc, span: Span) -> Finding:
     return META.finding(
         doc.source.location(span),
-        "blanks behind the `\\` end the command here: the next line is run as a command of its own",
-        hint="Delete the blanks behind the `\\`",
-        fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),), uncovers=True),
+        "trailing whitespace after `\\` ends the command here; the next line runs on its own",
+        hint="Delete the whitespace after the `\\`",
+        fix=Fix("Delete the whitespace after the backslash", (Edit(doc.source.path, span, ""),), uncovers=True),
         facts={"joins": True},
     )
 
@@ -85,9 +85,9 @@ def _joins(doc: LaunchDoc, span: Span) -> Finding:
 def _ends(doc: LaunchDoc, span: Span) -> Finding:
     return META.finding(
         doc.source.location(span),
-        'the `\\` escapes the blank behind it: the command gets an argument `" "` that argparse does not recognise',
-        hint="Delete the `\\` and the blanks",
-        fix=Fix("Delete the backslash and the blanks", (Edit(doc.source.path, span, ""),), uncovers=True),
+        'the `\\` escapes the space after it: the command gets an argument `" "` that argparse does not recognise',
+        hint="Delete the `\\` and the whitespace",
+        fix=Fix("Delete the backslash and the whitespace", (Edit(doc.source.path, span, ""),), uncovers=True),
         severity=Severity.WARNING,
         facts={"joins": False},
     )

@@ -1,4 +1,4 @@
-r"""**What.** A comment stands between the lines of one command: below a line that ends in `\`, or behind the `\`.
+r"""**What.** A comment is between the lines of one command: below a line that ends in `\`, or after the `\`.
 
 **Why it hurts.** The backslash joins the comment line to the command, so the comment ends the command. What follows
 is run as a command of its own, and its options are lost. Behind a backslash the text is not even a comment:
@@ -96,17 +96,17 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             doc.source.location(found.lines[0].span),
-            f"this comment ends the command above: `{_short(found.follows.text)}` is run as a command of its own",
+            f"this comment ends the command above: `{_short(found.follows.text)}` runs as a separate command",
             hint="Move the comment above the command",
             related=(doc.source.location(found.follows.span, "cut off"),),
             fix=_fix(doc, found),
         )
     for places in _commands(doc, comments_behind(doc.shell)):
-        more = f", and so do {len(places) - 1} more below" if len(places) > 1 else ""
+        more = f" (and at {len(places) - 1} more below)" if len(places) > 1 else ""
         yield META.finding(
             places[0],
-            f"the `\\` before this comment escapes a space and not the line end, so the command ends here{more}",
-            hint="Move the comments above the command and let the lines end in `\\`",
+            f"the `\\` before this comment escapes a space, not the line end: the command ends here{more}",
+            hint="Move the comments above the command and end each of its lines with `\\`",
             related=tuple(place.labelled("the same here") for place in places[1:]),
         )
 

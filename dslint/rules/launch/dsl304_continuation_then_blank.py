@@ -1,13 +1,13 @@
 r"""**What.** A line of a launch command ends in `\`, and the next line is empty.
 
-**Why it hurts.** The empty line ends the command. When the script and its options stand below it, the launcher starts
+**Why it hurts.** The empty line ends the command. When the script and its options are below it, the launcher starts
 without them, and the shell runs `train.py` as a command of its own: `command not found`. (When options follow, DSL301
-says so.) A `\` behind the last option does no harm until somebody adds a line.
+says so.) A `\` after the last option does no harm until somebody adds a line.
 
 **Fix.** Delete the empty line, or the `\` where the command ends. The fix does.
 
-**When it stays quiet.** When the line below begins another command, in strings and comments, and where a blank stands
-behind the `\` (DSL302).
+**When it stays quiet.** When the line below begins another command, in strings and comments, and where whitespace
+comes after the `\` (DSL302).
 
 **Evidence.** bash 5.2.
 """
@@ -81,7 +81,7 @@ def _middle(doc: LaunchDoc, found: Break) -> Finding:
     word = found.follows.text.split()[0].replace("`", "'")
     return META.finding(
         doc.source.location(Span(found.backslash, found.backslash + 1)),
-        f"the empty line ends the command: it starts without its script, and `{word}` is run as a command of its own",
+        f"the empty line ends the command: it starts without its script, and `{word}` runs as a separate command",
         hint="Delete the empty line",
         related=(doc.source.location(found.follows.span, "cut off"),),
         fix=Fix("Delete the empty line", (Edit(doc.source.path, found.gap, ""),), uncovers=True),
@@ -96,7 +96,7 @@ def _last(doc: LaunchDoc, found: Break) -> Finding:
         start -= 1
     return META.finding(
         doc.source.location(Span(found.backslash, found.backslash + 1)),
-        "nothing follows this `\\`: the command ends here, and options that somebody adds below are lost",
+        "nothing follows this `\\`: the command ends here, and options added below it would be lost",
         hint="Delete the `\\`",
         fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(start, found.backslash + 1), ""),), uncovers=True),
         severity=Severity.INFO,

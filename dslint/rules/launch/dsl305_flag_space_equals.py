@@ -1,13 +1,13 @@
-"""**What.** Blanks stand around the `=` of an option: `--lr = 2e-5`, `--lr =2e-5`, `--lr= 2e-5`.
+"""**What.** There is whitespace around the `=` of an option: `--lr = 2e-5`, `--lr =2e-5`, `--lr= 2e-5`.
 
 **Why it hurts.** The shell hands over two or three words. The option takes `=` (or nothing) for its value, and the real
 value is left over: `error: argument --lr: invalid float value: '='`, or `unrecognized arguments: 2e-5`. An option
-that takes a text or a list takes `=` without a word, and a script with `parse_known_args` trains with it.
+that takes a text or a list takes `=` silently, and a script with `parse_known_args` trains with it.
 
-**Fix.** `--lr=2e-5` or `--lr 2e-5`. The fix deletes the blanks.
+**Fix.** `--lr=2e-5` or `--lr 2e-5`. The fix deletes the whitespace.
 
-**When it stays quiet.** For a `=` that is no word of a launch command (`[ "$a" = b ]`), for `--option=` with nothing
-behind it but another option, and for settings of the kind `key=value` behind it.
+**When it stays quiet.** For a `=` that is not a word of a launch command (`[ "$a" = b ]`), for `--option=` with nothing
+after it but another option, and for settings of the kind `key=value` after it.
 
 **Evidence.** bash 5.2; torch 2.13: `torchrun --nproc_per_node = 2` stops with `Unsupported nproc_per_node value: =`.
 """
@@ -33,7 +33,7 @@ META = RuleMeta(
     name="flag-space-equals",
     kind="launch",
     severity=Severity.ERROR,
-    summary="Blanks around the `=` of an option",
+    summary="Whitespace around the `=` of an option",
     fix="safe",
     references=("https://docs.python.org/3/library/argparse.html#option-value-syntax",),
     needs=(COMMAND, f"/{FIRST_LOOSE}/"),
@@ -139,9 +139,9 @@ def _finding(doc: LaunchDoc, parts: list[Word], span: Span) -> Finding:
 def _report(doc: LaunchDoc, span: Span, name: str, takes: str, value: str) -> Finding:
     return META.finding(
         doc.source.location(span),
-        f"`{name}` gets {takes} for its value, because blanks stand around the `=`",
+        f"`{name}` gets {takes} as its value because of whitespace around the `=`",
         hint=f"Write `{name}={value.replace('`', '')}`",
-        fix=Fix("Delete the blanks", (Edit(doc.source.path, span, f"{name}={value}"),), uncovers=True),
+        fix=Fix("Delete the whitespace", (Edit(doc.source.path, span, f"{name}={value}"),), uncovers=True),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"option": name},
     )

@@ -1,10 +1,10 @@
-"""**What.** An option begins with a dash of a word processor (`–lr`, `—bf16`), or a word stands in typographic
-quotation marks (`“out”`), or between two words stands a blank of a web page that does not break or that nobody sees.
+"""**What.** An option begins with a dash of a word processor (`–lr`, `—bf16`), or a word is in typographic
+quotation marks (`“out”`), or between two words is a space of a web page that does not break or that nobody sees.
 
-**Why it hurts.** They are ordinary letters to the shell. `–nproc_per_node` is no option but the name of the script, and
-the launcher stops with `No such file or directory`; behind the script argparse stops with `unrecognized arguments`. The
-marks become part of the value, blanks between them divide it, and a string that begins with `"` and ends in `”` goes on
-to the next `"` in the file.
+**Why it hurts.** They are ordinary letters to the shell. `–nproc_per_node` is not an option but the name of the
+script, and the launcher stops with `No such file or directory`; after the script argparse stops with `unrecognized
+arguments`. The marks become part of the value, whitespace between them divides it, and a string that begins with `"`
+and ends in `”` continues to the next `"` in the file.
 
 **Fix.** Type them again; the fix does.
 
@@ -30,7 +30,7 @@ META = RuleMeta(
     name="smart-dash-or-quote",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A dash, quotation mark or blank of a word processor in a launch command",
+    summary="A dash, quotation mark or space of a word processor in a launch command",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1015", "https://www.shellcheck.net/wiki/SC1100"),
     needs=(f"/{FIRST_SMART}/",),
@@ -98,9 +98,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         shown = found.text.replace("`", "'")
         verb = "is" if len(shown) == 1 else "has"
         effect = (
-            "to the shell this is no option but a word"
+            "the shell takes it for a word, not an option"
             if found.kind == "dash"
-            else "to the shell it is a letter like any other"
+            else "the shell takes it for an ordinary letter"
         )
         yield META.finding(
             doc.source.location(found.span),
@@ -116,8 +116,8 @@ def _blank(doc: LaunchDoc, found: Smart) -> Finding:
     code = next(f"U+{ord(char):04X}" for char in found.text if char not in " \t")
     return META.finding(
         doc.source.location(found.span),
-        f"the blank here is {code}, a letter to bash: what stands on both sides of it is one word",
-        hint="Type the blank again",
+        f"the space here is {code}, a letter to bash: the text on both sides is one word",
+        hint="Type the space again",
         fix=Fix("Type it plainly", (Edit(doc.source.path, found.span, found.meant),), uncovers=True),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"kind": found.kind},

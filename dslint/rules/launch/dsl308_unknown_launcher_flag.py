@@ -4,7 +4,7 @@
 queue.
 
 **Fix.** The hint names the option that this launcher has for the same thing, or the one that is spelled most like it.
-An option of the script has to stand behind the script.
+An option of the script has to come after the script.
 
 **When it stays quiet.** For options of any release in use (without a stated version: of any release from torch 1.9,
 deepspeed 0.3 or accelerate 0.1 on), for beginnings of options where the launcher takes them, when words before the
@@ -122,12 +122,12 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, flag: Flag, typed: str, ver
         meant = ""
     begun, ended = since(launcher, typed, program), until(launcher, typed, program)
     library = library_of(launcher)
-    span = f" ({library} {begun} brings it)" if begun else f" ({library} {ended} took it away)" if ended else ""
+    span = f" ({library} {begun} adds it)" if begun else f" ({library} {ended} removed it)" if ended else ""
     stated = (version.origin.labelled(f"{library} {version.specifier}"),) if version.origin is not None else ()
     return META.finding(
         flag.location,
         f"{name} has no option `{typed}`{span}: it stops with `unrecognized arguments`",
-        hint=f"Write `{meant}`" if meant else "Put it behind the script, if the script has it",
+        hint=f"Write `{meant}`" if meant else "Put it after the script, if the script has it",
         related=stated if span else (),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"flag": typed, "launcher": launcher, "meant": meant},

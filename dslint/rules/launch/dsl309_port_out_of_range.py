@@ -1,7 +1,7 @@
 """**What.** A port above 65535 or below 1 is given to the launcher; or one below 1024.
 
 **Why it hurts.** torchrun stops with `ValueError: The port number of the rendezvous endpoint ... must be an integer
-between 0 and 65536`; with port 0 the processes of a static rendezvous look for each other for ever. Ports below 1024
+between 0 and 65536`; with port 0 the processes of a static rendezvous look for each other forever. Ports below 1024
 belong to the system: without root the bind fails with `Permission denied`.
 
 **Fix.** Take a free port between 1024 and 65535, best below the range that the system hands out
@@ -103,8 +103,7 @@ def _judge(port: Port, in_docs: bool, launcher: str) -> Finding | None:
         return None
     return META.finding(
         port.location,
-        f"port {port.number} in `{port.name}` does not exist, it must be between 1 and 65535: the rendezvous fails"
-        " before training starts",
+        f"port {port.number} in `{port.name}` is not between 1 and 65535: the rendezvous fails before training starts",
         hint="Take a free port between 1024 and 65535",
         related=related,
         severity=Severity.WARNING if in_docs else Severity.ERROR,

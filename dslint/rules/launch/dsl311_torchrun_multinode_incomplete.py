@@ -1,8 +1,8 @@
 """**What.** `torchrun` runs on several nodes that are not told who they are or where to meet: `--node_rank` or
 `--master_addr` is missing, or the backend is c10d and `--rdzv_endpoint` is missing. The number of nodes may come from
-a script that calls the one with the command: then the finding stands at the call.
+a script that calls the one with the command: then the finding is at the call.
 
-**Why it hurts.** Without `--node_rank` every node takes itself for node 0; without an address every node looks for the
+**Why it hurts.** Without `--node_rank` every node believes it is node 0; without an address every node looks for the
 others at its own loopback. Nobody says a word: each node waits until the rendezvous times out. torchrun does not read
 `MASTER_ADDR`, `RANK` or `NODE_RANK` for this, only its options and `PET_MASTER_ADDR`, `PET_NODE_RANK`.
 
@@ -191,9 +191,9 @@ def _is_variable(command: LaunchCommand) -> bool:
 def _finding(doc: LaunchDoc, command: LaunchCommand, how: Rendezvous, missing: list[str]) -> Finding:
     names = " and ".join(f"`{name}`" for name in missing)
     effects = {
-        "--node_rank": "every node takes itself for node 0",
-        "--master_addr": "every node looks for the others at its own loopback",
-        "--rdzv_endpoint": "every node looks for the others at its own loopback",
+        "--node_rank": "each node believes it is node 0",
+        "--master_addr": "each looks for the others on its loopback",
+        "--rdzv_endpoint": "each looks for the others on its loopback",
     }
     nodes = command.nodes
     where = f"on {nodes.get()} nodes" if nodes.is_known else "on more than one node"
@@ -204,7 +204,7 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, how: Rendezvous, missing: l
     return META.finding(
         call[0] if call else here,
         f"{_program(command)} {where} without {names}: {' and '.join(effects[name] for name in missing)}{unread}, and"
-        " all wait until the rendezvous times out",
+        " all time out",
         hint="Add `--rdzv_endpoint HOST0:PORT`"
         if not how.is_static
         else f"Add {names} on every node, or use `--rdzv_backend c10d --rdzv_endpoint HOST0:PORT`",

@@ -86,7 +86,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         yield META.finding(
             how.host.location,
             f"{command.nodes.get()} nodes are told to meet at `{_host(how.host.value.raw if how.host.value else '')}`,"
-            " which is every node itself: they wait for each other until the rendezvous times out",
+            " which is each node itself: they time out",
             hint="Name the address of node 0",
             related=places(command, "--nnodes", "--node_rank", "--rdzv_backend"),
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,

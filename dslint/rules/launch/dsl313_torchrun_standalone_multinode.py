@@ -1,7 +1,7 @@
 """**What.** `torchrun --standalone` with `--nnodes` above 1.
 
 **Why it hurts.** `--standalone` replaces the address of the rendezvous by `localhost` with a free port, whatever else
-is given. The agent then waits for a second node that cannot come, without a word, until the rendezvous times out.
+is given. The agent then waits for a second node that cannot come, silently, until the rendezvous times out.
 
 **Fix.** Drop `--standalone` and give the nodes an address, or drop `--nnodes`. The fix drops `--standalone` where an
 address is there already.
@@ -67,8 +67,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         flag = how.standalone
         yield META.finding(
             flag.location,
-            f"`--standalone` meets at a free port of `localhost`, but {command.nodes.get()} nodes are asked for: the"
-            " agent waits for a node that cannot come until the rendezvous times out",
+            f"`--standalone` meets at `localhost`, but {command.nodes.get()} nodes are asked for: the agent waits until"
+            " the timeout",
             hint="Drop `--standalone`" + ("" if _fix(doc, flag, how) else " and give all nodes one address"),
             related=places(command, "--nnodes", "--master_addr", "--rdzv_endpoint"),
             fix=_fix(doc, flag, how),

@@ -1,7 +1,7 @@
 """**What.** A script for several nodes starts `torchrun` with a number as `--node_rank`.
 
 **Why it hurts.** Started on a second node as it is, the script claims the same rank again: that node fails to bind the
-port of node 0, or waits at it for ever.
+port of node 0, or waits at it forever.
 
 **Fix.** `--node_rank $NODE_RANK`, or an argument of the script.
 

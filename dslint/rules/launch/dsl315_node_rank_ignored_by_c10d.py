@@ -59,8 +59,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             flag.location,
-            f"`{flag.name} {flag.value.raw}` has no effect with the rendezvous backend {backend}: the nodes get their"
-            " ranks in the order in which they arrive",
+            f"`{flag.name} {flag.value.raw}` has no effect with rendezvous backend {backend}: nodes are ranked by"
+            " arrival",
             hint="Leave it out, or use the static backend with `--master_addr`",
             related=places(command, "--rdzv_backend", "--standalone"),
             facts={"backend": backend},

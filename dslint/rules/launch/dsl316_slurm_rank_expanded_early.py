@@ -7,7 +7,7 @@ node gets `--node_rank 0`: all of them wait at the rendezvous, each as node 0.
 **Fix.** Let the shell of the task expand it: `srun bash -c 'torchrun --node_rank $SLURM_PROCID ...'` in single quotes,
 or `\$SLURM_PROCID` in double quotes. The fix puts the `\` in where `srun` starts a shell.
 
-**When it stays quiet.** In single quotes and behind `\`, where the value is only printed or names a file, with a
+**When it stays quiet.** In single quotes and after `\`, where the value is only printed or names a file, with a
 rendezvous that hands out the ranks itself (`--rdzv_backend c10d`), and in functions and scripts that the tasks run. On
 one node nothing goes wrong yet: a warning.
 
@@ -115,14 +115,14 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         done.add(early.span)
         alone = _nodes(doc, early) == "1"
-        effect = f"all nodes get the value of the batch script, {early.use} 0"
+        effect = f"all nodes get {early.use} 0"
         related = [doc.source.location(_first_line(doc, early.srun), "srun starts the tasks here")]
         if early.via is not None:
             related.append(doc.source.location(early.via, f"${early.variable} is expanded here"))
         yield META.finding(
             doc.source.location(early.span),
-            f"`${early.variable}` is expanded by the batch script, not by the tasks that `srun` starts: {effect}"
-            + (", which is right while there is one node" if alone else ""),
+            f"`${early.variable}` is expanded by the batch script, not by the tasks of `srun`: {effect}"
+            + (" (right for one node)" if alone else ""),
             hint=f"Write `\\${early.variable}`"
             if early.escapes
             else f"Let the tasks expand it: `srun bash -c '... ${early.variable} ...'`",

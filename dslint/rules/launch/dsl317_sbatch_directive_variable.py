@@ -86,7 +86,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         text = match[0].replace("`", "'")
         yield META.finding(
             doc.source.location(Span(start, start + len(match[0]))),
-            f"no shell expands a `#SBATCH` line: {named} `{text}` as it stands",
+            f"no shell expands a `#SBATCH` line: {named} `{text}` unchanged",
             hint="Write the value, or give the option on the command line of `sbatch`",
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,
             facts={"text": text},

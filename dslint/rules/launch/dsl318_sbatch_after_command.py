@@ -1,14 +1,14 @@
-"""**What.** A `#SBATCH` line stands behind the first command of the script.
+"""**What.** A `#SBATCH` line comes after the first command of the script.
 
 **Why it hurts.** `sbatch` stops reading directives at the first line that is neither empty nor a comment; an assignment
-or `set -e` is enough. The rest is ignored without a word: the job gets the default number of nodes, tasks and GPUs.
+or `set -e` is enough. The rest is ignored silently: the job gets the default number of nodes, tasks and GPUs.
 
 **Fix.** Move the lines to the top. The fix does.
 
-**When it stays quiet.** In a heredoc, for lines that are switched off (`##SBATCH`), and behind a second `#!`, which
+**When it stays quiet.** In a heredoc, for lines that are switched off (`##SBATCH`), and after a second `#!`, which
 begins another script.
 
-**Evidence.** The manual of sbatch: no directive is processed behind the first line that is no comment and not blank.
+**Evidence.** The manual of sbatch: no directive is processed after the first line that is neither a comment nor empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ META = RuleMeta(
     name="sbatch-after-command",
     kind="launch",
     severity=Severity.WARNING,
-    summary="#SBATCH lines that Slurm ignores because a command stands before them",
+    summary="#SBATCH lines that Slurm ignores because a command comes before them",
     fix="safe",
     no_experiment="only Slurm reads these lines, and the source is its manual",
     references=("https://slurm.schedmd.com/sbatch.html",),
@@ -101,7 +101,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     yield META.finding(
         doc.source.location(late[0].span),
-        f"Slurm ignores `{late[0].text.replace('`', ' ')}`{others}: a command stands before it",
+        f"Slurm ignores `{late[0].text.replace('`', ' ')}`{others}: a command comes before it",
         hint="Move the `#SBATCH` lines to the top",
         related=(
             doc.source.location(Span(command.start, end), "the first command"),

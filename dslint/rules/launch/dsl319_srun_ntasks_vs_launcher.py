@@ -3,7 +3,7 @@ node: `torchrun`, `deepspeed` or `accelerate launch`, also in a script of the pr
 
 **Why it hurts.** Eight tasks of `torchrun --nproc_per_node 8` are 64 processes for 8 GPUs. The agents of one node claim
 the same rank and the same port: all but one stop with `EADDRINUSE`, or the rendezvous takes two agents of one node for
-two nodes and the other node waits for ever.
+two nodes and the other node waits forever.
 
 **Fix.** One task a node: `#SBATCH --ntasks-per-node=1`, or `srun --ntasks=$SLURM_NNODES --ntasks-per-node=1`, which the
 fix inserts. Or leave the launcher out and let Slurm start the processes.
@@ -130,12 +130,11 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if tasks.per_node.get_or(1) < 2 or _is_task_a_node(command, tasks.total.get_or(0)):
             continue
         count, each = tasks.per_node.get(), command.processes_per_node
-        product = f", {count} x {each.get()} = {count * each.get()} processes" if each.is_known else ""
+        product = f" ({count} x {each.get()} = {count * each.get()} processes)" if each.is_known else ""
         yield META.finding(
             place_in_text(command),
-            f"`srun` starts `{command.launcher}` {count} times on each node{product}: they claim the same ranks and"
-            " ports",
-            hint="Let `srun` start one task a node: `--ntasks-per-node=1`",
+            f"`srun` starts `{command.launcher}` {count} times per node{product}: they claim the same ranks and ports",
+            hint="Let `srun` start one task per node: `--ntasks-per-node=1`",
             related=(
                 *tasks.per_node.origins,
                 *place_in_script(command),
@@ -173,4 +172,6 @@ def _fix(doc: LaunchDoc, command: LaunchCommand) -> Fix | None:
     ):
         return None
     place = Span(at + 4, at + 4)
-    return Fix("Start one task a node", (Edit(doc.source.path, place, " --ntasks=$SLURM_NNODES --ntasks-per-node=1"),))
+    return Fix(
+        "Start one task per node", (Edit(doc.source.path, place, " --ntasks=$SLURM_NNODES --ntasks-per-node=1"),)
+    )

@@ -116,7 +116,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         there = f"{len(visible.ids)} GPU{'s' if len(visible.ids) > 1 else ''} (`CUDA_VISIBLE_DEVICES={visible.text}`)"
         effect = (
-            "the others have no device (`invalid device ordinal`) or share one"
+            "the others get `invalid device ordinal` or share a GPU"
             if more
             else f"{len(visible.ids) - count} of them stay idle"
         )

@@ -95,14 +95,14 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, visible: Visible, chosen: t
     shown = f"`CUDA_VISIBLE_DEVICES={visible.text}`"
     numbers = visible.numbers
     harmless = chosen is not None and numbers is not None and set(chosen) <= set(numbers)
-    where = f"on GPUs {_listed(chosen)}" if chosen is not None else "on GPUs counted on the whole machine"
+    where = f"GPUs {_listed(chosen)}" if chosen is not None else "GPUs counted on the whole machine"
     told = f"deepspeed ignores {shown} because of `{option.name}`"
     devices = _listed(visible.ids)
     return META.finding(
         option.location,
-        f"{told}; no harm is done, for it takes {_listed(chosen or ())} anyway"
+        f"{told}; harmless, since it takes {_listed(chosen or ())} anyway"
         if harmless
-        else f"{told}: the run lands {where} instead of {devices}",
+        else f"{told}: the run uses {where}, not {devices}",
         hint=f"Use `--include localhost:{visible.text}` without the variable, or the variable without `{option.name}`",
         related=(*visible.origins, *places(command, option.name)[1:]),
         severity=Severity.INFO if harmless or doc.in_docs else Severity.WARNING,

@@ -80,8 +80,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             flag.location,
-            f"deepspeed turns `CUDA_VISIBLE_DEVICES={visible.text}` into `--include` and refuses it beside"
-            f" `--num_nodes {number(flag)}`: `ValueError: Cannot specify num_nodes/gpus with include/exclude`",
+            f"deepspeed turns `CUDA_VISIBLE_DEVICES={visible.text}` into `--include`, which excludes"
+            f" `--num_nodes {number(flag)}`: `ValueError`",
             hint="Drop `--num_nodes`",
             related=visible.origins,
             fix=_fix(doc, flag),

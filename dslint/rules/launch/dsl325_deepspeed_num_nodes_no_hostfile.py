@@ -70,9 +70,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             flag.location,
-            f"deepspeed is asked for {nodes} nodes without a hostfile that names them: unless there is a"
-            " `/job/hostfile`, it stops with `ValueError: Num nodes is >1 but no extra nodes available via hostfile`",
-            hint="Add `--hostfile FILE`, with a line `host slots=8` for each node",
+            f"deepspeed is asked for {nodes} nodes, but no hostfile names them: it stops with `ValueError: Num nodes is"
+            " >1`",
+            hint="Add `--hostfile FILE` with a line `host slots=8` for each node; `/job/hostfile` is read by default",
             related=places(command, "--num_nodes")[1:],
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,
             facts={"nodes": nodes},

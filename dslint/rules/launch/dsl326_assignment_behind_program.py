@@ -1,4 +1,4 @@
-"""**What.** `nohup CUDA_VISIBLE_DEVICES=0 python train.py`: a variable is set behind a program that starts another one
+"""**What.** `nohup CUDA_VISIBLE_DEVICES=0 python train.py`: a variable is set after a program that starts another one
 (`nohup`, `setsid`, `nice`, `ionice`, `stdbuf`, `timeout`, `taskset`, `exec`, `command`, `/usr/bin/time`).
 
 **Why it hurts.** `NAME=value` sets a variable at the begin of a command only. Behind `nohup` it is the name of the
@@ -42,7 +42,7 @@ META = RuleMeta(
     name="assignment-behind-program",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A variable set behind `nohup` or the like, which takes it for the program to start",
+    summary="A variable set after `nohup` or the like, which takes it for the program to start",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Simple-Commands.html",),
     needs=(rf"/(?:{'|'.join(_REFUSE)})[ \t]+[^\n#;|&()]*\w=/",),
@@ -91,9 +91,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         first = rest[0]
         yield META.finding(
             first.location,
-            f"`{program}` takes `{first.raw.replace('`', '')}` for the program to start and stops: `No such file or"
-            " directory`, exit code 127",
-            hint=f"Write `{program} env {first.raw.replace('`', '')} ...`, or set it in front of `{words[0].raw}`",
+            f"`{program}` takes `{first.raw.replace('`', '')}` for the program and stops: `No such file or directory`",
+            hint=f"Write `{program} env {first.raw.replace('`', '')} ...`, or set it before `{words[0].raw}`",
             fix=Fix(
                 "Insert `env`", (Edit(doc.source.path, Span(*[first.location.span.start] * 2), "env "),), uncovers=True
             ),

@@ -58,8 +58,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if command.launcher_flag("--node_rank") is None:
             yield META.finding(
                 flag.location,
-                "`--no_ssh` without `--node_rank`: the command does not know which node it is on and stops with an"
-                " AssertionError",
+                "`--no_ssh` without `--node_rank`: the command does not know its node and stops with `AssertionError`",
                 hint="Add `--node_rank` with the number of the node",
                 severity=Severity.WARNING if doc.in_docs else None,
                 facts={"missing": "node_rank"},
@@ -67,8 +66,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         elif command.launcher_flag("-H", "--hostfile") and command.launcher_flag("--master_addr") is None:
             yield META.finding(
                 flag.location,
-                "`--no_ssh` without `--master_addr`: the launcher asks the first host of the hostfile for its address,"
-                " over ssh",
+                "`--no_ssh` without `--master_addr`: the launcher asks the first host for its address, over ssh",
                 hint="Add `--master_addr` with the address of the first node",
                 severity=Severity.INFO if doc.in_docs else Severity.WARNING,
                 facts={"missing": "master_addr"},

@@ -6,7 +6,7 @@ with a ValueError. `deepspeed -m` ends with `unrecognized arguments: -m`.
 
 **Fix.** Keep `--module` for a dotted name, `--no_python` for a program; `--module` instead of `-m` for deepspeed.
 
-**When it stays quiet.** With one of the two, and for options behind the script.
+**When it stays quiet.** With one of the two, and for options after the script.
 
 **Evidence.** DeepSpeed 0.19.8, torch 2.13 and accelerate 1.15 run with both: `ValueError`, and exit code 2 for `-m`.
 """

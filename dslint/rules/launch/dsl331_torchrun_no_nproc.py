@@ -69,8 +69,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if gpus.get_or(1) > 1:
             yield META.finding(
                 command.location,
-                f"torchrun without `--nproc_per_node` starts 1 process, and {gpus.get()} GPUs are set aside for it:"
-                f" {gpus.get() - 1} of them stay idle",
+                f"torchrun without `--nproc_per_node` starts 1 process, but has {gpus.get()} GPUs:"
+                f" {gpus.get() - 1} stay idle",
                 hint=f"Add `--nproc_per_node {gpus.get()}`",
                 related=tuple(place.labelled(f"{gpus.get()} GPUs") for place in gpus.origins),
             )

@@ -4,7 +4,7 @@
 **Why it hurts.** The variable stays in the shell. The launcher starts on all GPUs, with one process, with the default
 allocator: as if the line were not there. Often the line was meant to belong to the command and lost its `\\`.
 
-`A=1\\ B=2` (a backslash and a blank between two variables) is found too: the blank becomes part of the value of `A`,
+`A=1\\ B=2` (a backslash and a space between two variables) is found too: the space becomes part of the value of `A`,
 and `B` is never set.
 
 **Fix.** `export` it, or put it in front of the command. Delete a backslash that glues two variables.
@@ -107,7 +107,7 @@ def _glued(doc: LaunchDoc) -> Iterator[Finding]:
             continue
         yield META.finding(
             doc.source.location(Span(match.start(1) + shell.base, match.end(4) + shell.base)),
-            f"the backslash makes `{match[4]}=` a part of the value of `{match[1]}`: `{match[4]}` is never set",
+            f"the backslash makes `{match[4]}=` part of the value of `{match[1]}`: `{match[4]}` is never set",
             hint="Delete the backslash",
             fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(at, at + 1), ""),)),
         )
@@ -152,9 +152,9 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, names: list[tuple[str, Loca
     usable = text.startswith(f"{names[0][0]}=", first.span.start) and not first.path.endswith(".ipynb")
     return META.finding(
         first,
-        f"{listed} {'is' if len(names) == 1 else 'are'} set and not exported: `{command.program}` starts without"
+        f"{listed} {'is' if len(names) == 1 else 'are'} set but not exported: `{command.program}` starts without"
         f" {'it' if len(names) == 1 else 'them'}",
-        hint="End the line with `\\`, so that it belongs to the command" if is_lost else "Write `export` in front",
+        hint="End the line with `\\`, so that it belongs to the command" if is_lost else "Write `export` before it",
         related=(command.location.labelled("this command does not see it"),),
         fix=fix if usable else None,
         severity=Severity.INFO if doc.in_docs and not is_lost else None,

@@ -75,15 +75,14 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if is_timeout(name):
             yield META.finding(
                 setting.location,
-                f"NCCL and PyTorch read no variable `{name}`: unless the script reads it, the time-out of the"
-                " process group stays what it was",
+                f"NCCL and PyTorch read no variable `{name}`: the timeout of the process group does not change",
                 hint="Set `timeout` of `init_process_group`, `--ddp_timeout` of transformers or `DEEPSPEED_TIMEOUT`",
                 severity=Severity.INFO,
             )
         elif other := meant(name):
             yield META.finding(
                 setting.location,
-                f"NCCL and PyTorch read no variable `{name}`, so that `{setting.value}` has no effect",
+                f"NCCL and PyTorch read no variable `{name}`: `{setting.value}` has no effect",
                 hint=f"Write `{other}`",
                 fix=_fix(doc, setting, other),
                 severity=Severity.INFO if doc.in_docs else None,

@@ -67,7 +67,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         span = name_span(doc, setting)
         yield META.finding(
             setting.location,
-            f"`{setting.name}` is called `{new}` since torch 2.2: every rank warns that the old name is deprecated",
+            f"`{setting.name}` is called `{new}` since torch 2.2, which warns about the old name",
             hint=f"Write `{new}`",
             related=(torch.origin.labelled("the version of torch"),) if torch.origin is not None else (),
             fix=Fix(f"Write `{new}`", (Edit(doc.source.path, span, new),)) if span is not None else None,

@@ -65,10 +65,10 @@ _ON = frozenset({"1", "y", "yes", "t", "true"})
 _MODES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": (
         frozenset({"0"}),
-        "no watchdog aborts a collective that timed out: a hang holds the GPUs until somebody looks",
+        "no watchdog aborts a collective that timed out: a hang holds the GPUs",
     ),
-    "TORCH_NCCL_ENABLE_MONITORING": (_OFF, "nothing aborts a process whose watchdog is stuck: it hangs for ever"),
-    "TORCH_NCCL_BLOCKING_WAIT": (_ON, "the host waits for every collective: nothing overlaps with it any more"),
+    "TORCH_NCCL_ENABLE_MONITORING": (_OFF, "nothing aborts a process whose watchdog is stuck: it hangs forever"),
+    "TORCH_NCCL_BLOCKING_WAIT": (_ON, "the host waits for every collective: nothing overlaps"),
 }
 
 
@@ -82,6 +82,6 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             yield META.finding(
                 setting.location,
                 f"with `{setting.text}` {effect}",
-                hint="Delete the setting, or say in a comment why it must be",
+                hint="Delete the setting, or explain it in a comment",
                 severity=Severity.INFO if doc.in_docs else None,
             )

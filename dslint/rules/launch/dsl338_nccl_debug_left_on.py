@@ -49,7 +49,7 @@ _COSTS = {
     ("NCCL_DEBUG", "info"): "every rank logs what NCCL does",
     ("NCCL_DEBUG", "trace"): "every rank logs each step of NCCL",
     ("CUDA_LAUNCH_BLOCKING", "1"): "the host waits for every kernel",
-    ("TORCH_DISTRIBUTED_DEBUG", "detail"): "every collective is preceded by collectives that compare it between ranks",
+    ("TORCH_DISTRIBUTED_DEBUG", "detail"): "ranks compare every collective before it runs",
 }
 
 
@@ -62,5 +62,5 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         cost = _COSTS.get((setting.name, setting.value.lower()))
         if cost is not None and setting.is_certain:
             yield META.finding(
-                setting.location, f"`{setting.text}` is for debugging: {cost}", hint="Delete it when the search is over"
+                setting.location, f"`{setting.text}` is for debugging: {cost}", hint="Delete it after debugging"
             )

@@ -6,7 +6,7 @@ other one: the collectives go through the host or over plain sockets.
 
 **Fix.** Say in a comment which machine needs it, or delete it.
 
-**When it stays quiet.** In documentation, when a comment stands on the line or directly above, and for values that a
+**When it stays quiet.** In documentation, when a comment is on the line or directly above, and for values that a
 condition decides.
 
 **Evidence.** NCCL's documentation of its environment variables.
@@ -50,9 +50,9 @@ EXAMPLES = (
 )  # fmt: skip
 
 _LOSSES = {
-    "NCCL_P2P_DISABLE": "GPUs of one machine talk through its memory instead of NVLink or PCIe",
-    "NCCL_IB_DISABLE": "nodes talk over plain sockets instead of InfiniBand or RoCE",
-    "NCCL_SHM_DISABLE": "processes of one machine without peer access talk over the network",
+    "NCCL_P2P_DISABLE": "GPUs of one machine use host memory, not NVLink or PCIe",
+    "NCCL_IB_DISABLE": "nodes use plain sockets, not InfiniBand or RoCE",
+    "NCCL_SHM_DISABLE": "processes without peer access use the network",
 }
 
 
@@ -66,6 +66,6 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if loss is not None and setting.is_certain and setting.value == "1" and not is_explained(doc, setting.location):
             yield META.finding(
                 setting.location,
-                f"`{setting.text}` costs bandwidth wherever the transport works: {loss}",
+                f"`{setting.text}` costs bandwidth where the transport works: {loss}",
                 hint="Say in a comment which machine needs it, or delete it",
             )

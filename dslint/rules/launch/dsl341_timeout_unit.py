@@ -82,8 +82,9 @@ def _minutes(doc: LaunchDoc, setting: Setting, text: str) -> Finding | None:
         plain = text[:-1] if text[-1] in "mM" else ""
         return META.finding(
             setting.location,
-            f"`{setting.name}` must be a whole number of minutes, and `{text}` is none: the import of"
-            f" {_MINUTES[setting.name]} stops with a ValueError",
+            f"`{setting.name}` must be a whole number of minutes, not `{text}`: importing"
+            f" {_MINUTES[setting.name]} stops"
+            " with a ValueError",
             hint="Write the minutes as a whole number",
             fix=_fix(doc, setting, plain) if plain.isdecimal() else None,
             severity=Severity.WARNING if doc.in_docs or setting.name != "DEEPSPEED_TIMEOUT" else None,
@@ -94,7 +95,7 @@ def _minutes(doc: LaunchDoc, setting: Setting, text: str) -> Finding | None:
     hours = f"{minutes / 60:g} hours" if minutes % 6 == 0 else f"about {round(minutes / 60)} hours"
     return META.finding(
         setting.location,
-        f"`{setting.name}` counts minutes: {minutes} are {hours}, and for so long a hang keeps the GPUs",
+        f"`{setting.name}` counts minutes: {minutes} are {hours}, and a hang keeps the GPUs that long",
         hint=f"Write {minutes // 60} if seconds are meant",
         fix=_fix(doc, setting, str(minutes // 60)) if minutes % 60 == 0 else None,
         severity=Severity.INFO if doc.in_docs else Severity.WARNING,

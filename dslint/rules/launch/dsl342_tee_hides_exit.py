@@ -74,8 +74,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if into:
             yield META.finding(
                 command.location,
-                f"`{into}` at the end of the pipe hides the exit code of `{command.program}`: a failed training ends"
-                " with exit code 0",
+                f"`{into}` in the pipe hides the exit code of `{command.program}`: a failed training exits with 0",
                 hint="Write `set -o pipefail` at the top",
                 fix=_fix(doc),
                 severity=Severity.WARNING if is_batch else None,

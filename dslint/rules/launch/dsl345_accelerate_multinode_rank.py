@@ -63,8 +63,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if command.launcher_flag("--machine_rank", "--config_file") is None:
             yield META.finding(
                 machines.location,
-                f"{command.nodes.get()} machines and no `--machine_rank`: accelerate stops with `TypeError: int()"
-                " argument must be a string`",
+                f"{command.nodes.get()} machines but no `--machine_rank`: accelerate stops with `TypeError`",
                 hint="Add `--machine_rank`, `--main_process_ip` and `--main_process_port`",
                 related=_origins(command),
                 severity=Severity.WARNING if doc.in_docs else None,

@@ -55,7 +55,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         literal = count.value is not None and count.value.raw == "1"
         yield META.finding(
             flag.location,
-            "`--multi_gpu` needs at least 2 processes and `--num_processes` is 1: accelerate stops with a ValueError",
+            "`--multi_gpu` needs at least 2 processes, but `--num_processes` is 1: accelerate stops with a ValueError",
             hint="Drop `--multi_gpu`, or start more processes",
             related=tuple(place.labelled("1 process") for place in command.world_size.origins[-1:]),
             fix=without_flag(command, flag) if literal else None,

@@ -85,11 +85,11 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if not missing:
             continue
         names = " and ".join(f"`{name}`" for name in missing)
-        effects = {"PORT": "every node draws its own random port", "ADDR": "every node takes 127.0.0.1 for node 0"}
+        effects = {"PORT": "each node draws its own port", "ADDR": "each takes 127.0.0.1 for node 0"}
         yield META.finding(
             command.location,
             f"`xtuner train` on {nodes.get()} nodes without {names}: "
-            f"{' and '.join(effects[name] for name in missing)}, so the nodes never meet",
+            f"{' and '.join(effects[name] for name in missing)}, so they never meet",
             hint="Set `PORT`, `ADDR` (of node 0) and `NODE_RANK` on every node",
             related=multi_node_origins(command),
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,

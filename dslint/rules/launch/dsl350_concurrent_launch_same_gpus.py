@@ -1,4 +1,4 @@
-"""**What.** Two launches run at the same time (`&` behind the first, no `wait` before the second) on the same GPUs, or
+"""**What.** Two launches run at the same time (`&` after the first, no `wait` before the second) on the same GPUs, or
 with the same port.
 
 **Why it hurts.** The second one stops with `EADDRINUSE: address already in use` when both take the same port (29500

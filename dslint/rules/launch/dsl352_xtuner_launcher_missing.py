@@ -3,7 +3,7 @@
 **Why it hurts.** With launcher `none` mmengine does not initialise the process group. Every process then prepares the
 whole dataset alone, reaches `deepspeed.initialize` at another time, and the first collective times out after 1800
 seconds. Under `srun` each task is such a process. With `NNODES` and `NPROC_PER_NODE` the command line tool appends
-`--launcher pytorch` itself; that it was missing is what the report below ends with, and the same words behind
+`--launcher pytorch` itself; that it was missing is what the report below ends with, and the same words after
 `torchrun` hang.
 
 **Fix.** Say it: `--launcher slurm` when `srun` starts one task a GPU, `--launcher pytorch` with `NPROC_PER_NODE`,
@@ -118,8 +118,9 @@ def _under_scheduler(command: LaunchCommand) -> Finding | None:
     severe = tasks.is_known and not command.in_docs
     return META.finding(
         command.location,
-        f"`{command.outer}` starts {how_many} of `xtuner train` {_without(command)}: each trains alone and the first"
-        " collective times out after 1800 s",
+        f"`{command.outer}` starts {how_many} of `xtuner train` {_without(command)}: each trains alone until a"
+        " collective"
+        " times out",
         hint=f"Add `--launcher {_OPTIONS[command.outer]}`",
         related=tasks.origins,
         severity=Severity.ERROR if severe else Severity.WARNING,
@@ -138,8 +139,7 @@ def _nodes(command: LaunchCommand) -> Finding | None:
     many = f"{nodes.get()} nodes" if nodes.is_known else "several nodes"
     return META.finding(
         command.location,
-        f"`xtuner train` on {many} {_without(command)}: only its own torchrun adds it, anywhere else the nodes never"
-        " form a group",
+        f"`xtuner train` on {many} {_without(command)}: unless its own torchrun adds it, the nodes form no group",
         hint="Add `--launcher pytorch`",
         related=multi_node_origins(command),
         facts={"by": "torchrun", "nodes": nodes.get_or(None)},

@@ -5,7 +5,7 @@ needs longer, and the job dies in a time-out before the first step.
 
 **Fix.** `export XTUNER_DATASET_TIMEOUT=120`; the unit is minutes.
 
-**When it stays quiet.** On one node, when the variable stands anywhere in the file, and when another file is sourced.
+**When it stays quiet.** On one node, when the variable is anywhere in the file, and when another file is sourced.
 
 **Evidence.** XTuner `dataset/huggingface.py`, `process_hf_dataset`: `timedelta(minutes=int(os.getenv(...,
 default=60)))` for the process group and for `monitored_barrier`.
@@ -51,8 +51,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if trains(command) and command.nodes.get_or(1) > 1 and command.variable("XTUNER_DATASET_TIMEOUT").is_absent:
             yield META.finding(
                 command.location,
-                "`XTUNER_DATASET_TIMEOUT` is not set: on several nodes every rank waits at most 60 minutes for rank 0"
-                " to prepare the dataset",
+                "`XTUNER_DATASET_TIMEOUT` is not set: all ranks wait at most 60 minutes for rank 0's dataset",
                 hint="Set `XTUNER_DATASET_TIMEOUT` to the minutes that the dataset may need",
                 related=multi_node_origins(command),
             )

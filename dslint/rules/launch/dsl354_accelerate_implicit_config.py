@@ -55,7 +55,6 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if command.launcher_flag("--config_file", "--num_processes", "--cpu", "--tpu") is None:
             yield META.finding(
                 command.location,
-                "`accelerate launch` without `--config_file` reads the `default_config.yaml` of whoever starts it:"
-                " processes and precision differ from person to person",
+                "`accelerate launch` without `--config_file` reads each user's own `default_config.yaml`: runs differ",
                 hint="Commit a config and name it with `--config_file`",
             )

@@ -1,9 +1,9 @@
 """**What.** `accelerate launch --use_deepspeed --num_machines 2` or more, started by DeepSpeed's own launcher (`pdsh`,
-the default, or another one than `standard`), and no `--deepspeed_hostfile`. For a number that stands in a config file
+the default, or another one than `standard`), and no `--deepspeed_hostfile`. For a number that is in a config file
 `accelerate-hostfile-missing` (DSL187) says the same.
 
 **Why it hurts.** accelerate runs `deepspeed --hostfile None`, which says `Unable to find hostfile, will proceed
-with training with local resources only` and goes on with `num_processes // num_machines` processes on **one machine
+with training with local resources only` and continues with `num_processes // num_machines` processes on **one machine
 only**. Two machines of 8 processes train as one of 8, with half of the global batch, and nothing fails. Where the
 command is started on every machine, each of them trains a model of its own; with the launcher `nossh` all but machine
 0 stop.
@@ -17,7 +17,7 @@ knows. A `default_config.yaml` in the cache of accelerate may name a hostfile: t
 a warning.
 
 **Evidence.** `prepare_deepspeed_cmd_env` of accelerate 1.15 and `runner.py` of DeepSpeed 0.19.8, run for `pdsh`,
-`openmpi` and `nossh`; the same lines stand in accelerate 0.12 to 1.0.
+`openmpi` and `nossh`; the same lines are in accelerate 0.12 to 1.0.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         count = command.nodes.get()
         yield META.finding(
             machines.location,
-            f"{count} machines with the launcher `{starter}` and no `--deepspeed_hostfile`: DeepSpeed finds no hostfile"
-            f" and {_what_runs(command, count)} on one machine only",
+            f"{count} machines, launcher `{starter}`, but no `--deepspeed_hostfile`: DeepSpeed"
+            f" {_what_runs(command, count)} on one machine only",
             hint="Add `--deepspeed_multinode_launcher standard` and start the command on each machine, or name a"
             " hostfile",
             related=places(command, "--num_machines", "--deepspeed_multinode_launcher")[1:],

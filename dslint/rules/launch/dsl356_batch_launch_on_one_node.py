@@ -115,7 +115,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         job = job_nodes(command).get()
         yield META.finding(
             place_in_text(command) if command.called_from else (command.argv or command.words)[0].location,
-            f"Slurm runs this script on the first of {job} nodes alone: `{command.launcher}` waits there for"
+            f"Slurm runs this script only on the first of {job} nodes: `{command.launcher}` waits for"
             f" {_partners(command)}, which nobody starts",
             hint=f"Start it on every node: `srun --ntasks-per-node=1 {command.launcher} ...`, with the rank of the node"
             " read on the node",

@@ -2,7 +2,7 @@ r"""**What.** The lines of a launch script end as Windows ends them, in a carria
 
 **Why it hurts.** To bash the carriage return is a letter like any other. Behind a `\` it is what the backslash escapes:
 the command ends there with an argument `"\r"` more, and the options on the next lines are run as commands of their own.
-Otherwise the last word of the line has it at its end: `train.py\r` is no file, `8\r` no number, `then\r` no `then`.
+Otherwise the last word of the line has it at its end: `train.py\r` is not a file, `8\r` no number, `then\r` no `then`.
 Nothing in an editor shows why.
 
 **Fix.** Delete the carriage returns (`sed -i 's/\r$//'`), and let git keep it so: `*.sh text eol=lf` in
@@ -72,7 +72,7 @@ def check(doc: LaunchDoc, _context: Context) -> Iterator[Finding]:
             continue
         yield META.finding(
             command.location,
-            "the lines end in `\\r\\n`: bash takes each `\\r` for a part of the last word, and no `\\` joins two lines",
+            "the lines end in `\\r\\n`: bash adds `\\r` to the last word, and no `\\` joins two lines",
             hint="Delete the carriage returns, and write `*.sh text eol=lf` into `.gitattributes`",
             fix=Fix("Delete the carriage returns", tuple(_edits(doc)), uncovers=True),
         )

@@ -1,7 +1,7 @@
-r"""**What.** A variable that a launch uses is set with blanks around the sign: `GPUS = 8`, `export PORT = 29500`.
+r"""**What.** A variable that a launch uses is set with whitespace around the sign: `GPUS = 8`, `export PORT = 29500`.
 
-**Why it hurts.** To bash that is the program `GPUS` with two arguments. It says `GPUS: command not found`, goes on, and
-the variable stays empty: `--nproc_per_node $GPUS train.py` takes the script for the number of processes.
+**Why it hurts.** To bash that is the program `GPUS` with two arguments. It says `GPUS: command not found`, continues,
+and the variable stays empty: `--nproc_per_node $GPUS train.py` takes the script for the number of processes.
 
 **Fix.** `GPUS=8`. The fix writes it where the value is one word.
 
@@ -31,7 +31,7 @@ META = RuleMeta(
     name="assignment-with-blanks",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A variable of a launch script is set with blanks around the sign, so that it stays empty",
+    summary="A variable of a launch script is set with whitespace around the sign, so that it stays empty",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC2283",),
     needs=(f"/{_FIRST}/",),
@@ -84,8 +84,8 @@ def check(doc: LaunchDoc, _context: Context) -> Iterator[Finding]:
         is_whole = match["value"] is not None and re.match(r"\s*(?:#.*)?$", match["rest"]) is not None
         yield META.finding(
             doc.source.location(Span(line.start + match.start("name"), line.start + match.end("sign"))),
-            f"`{name} =` runs a program of that name, which is not there, and `${name}` stays as it was",
-            hint=f"Write `{name}=` without blanks around the sign",
-            fix=Fix("Delete the blanks around the sign", (edit,), uncovers=True) if is_whole else None,
+            f"`{name} =` runs a program named `{name}`, which does not exist, and `${name}` keeps its old value",
+            hint=f"Write `{name}=` without whitespace around the sign",
+            fix=Fix("Delete the whitespace around the sign", (edit,), uncovers=True) if is_whole else None,
             severity=Severity.WARNING if doc.in_docs else None,
         )

@@ -2,14 +2,14 @@
 `CUDA_VISIBLE_DEVICES`, `PYTORCH_CUDA_ALLOC_CONF`), and starts the launcher where it does not arrive: in a container
 (`docker run` without `-e`), on another machine (`ssh`), in a Ray job, or through `sudo`.
 
-**Why it hurts.** The run goes on as if the variable were not there: NCCL takes another interface and the ranks never
-meet, or all GPUs are used. The line that sets it stands there for all to read.
+**Why it hurts.** The run continues as if the variable were not there: NCCL takes another interface and the ranks never
+meet, or all GPUs are used. The line that sets it is there for all to read.
 
 **Fix.** Hand it on: `docker run -e NCCL_SOCKET_IFNAME ...`, `ssh host NCCL_SOCKET_IFNAME=eth0 torchrun ...`,
 `--runtime-env-json` of Ray.
 
-**When it stays quiet.** For variables that are handed on by name, from a file or in the command itself, for those that
-only print (`NCCL_DEBUG`), and when words of the program that stands around cannot be read.
+**When it stays quiet.** For variables that are passed on by name, from a file or in the command itself, for those that
+only print (`NCCL_DEBUG`), and when words of the program that is around cannot be read.
 
 **Evidence.** The programs themselves, run with a recorder in the place of the launcher
 (`tests/launchers/test_programs_around.py`); for containers and Ray, their manuals.
@@ -80,7 +80,7 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, name: str) -> Iterator[Find
     yield META.finding(
         fact.origins[0],
         f"`{name}` does not reach `{command.launcher}`: `{program}` starts it without the variables of this shell",
-        hint=f"Hand `{name}` on to the command",
+        hint=f"Pass `{name}` on to the command",
         related=(command.location.labelled("the launcher that does not find it"),),
         severity=Severity.INFO if doc.in_docs else None,
         facts={"variable": name},

@@ -91,9 +91,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         told.add(place.span)
         yield META.finding(
             place,
-            "where this look-up fails, every node meets at itself, and all wait for each other until the rendezvous"
-            " times out",
-            hint='Hand the address in, or stop without it: `: "${MASTER_ADDR:?}"`',
+            "if this look-up fails, every node meets at itself, and all time out",
+            hint='Pass the address in, or stop without it: `: "${MASTER_ADDR:?}"`',
             related=(flag.location.labelled("the meeting point"),),
             severity=Severity.INFO if doc.in_docs else None,
         )

@@ -108,8 +108,7 @@ def _finding(command: LaunchCommand, place: Location, is_service: bool) -> Findi
     hint = "Write `shm_size: 16gb` or `ipc: host`" if is_service else "Add `--ipc=host` or `--shm-size=16g`"
     return META.finding(
         place,
-        "Docker gives this container 64 MB of shared memory, through which workers and ranks hand their data: it may"
-        " stop with a bus error",
+        "Docker gives this container only 64 MB of shared memory: workers and ranks may stop with a bus error",
         hint=hint,
         related=inside if command.called_from else (),
     )

@@ -1,6 +1,6 @@
 """A job of Slurm asks for another number of tasks than its nodes times the tasks of each node.
 
-**What.** `#SBATCH --nodes=2`, `--ntasks-per-node=8` and `--ntasks=8` (or `-n 1`) stand in one job, and `srun` starts
+**What.** `#SBATCH --nodes=2`, `--ntasks-per-node=8` and `--ntasks=8` (or `-n 1`) are in one job, and `srun` starts
 the training without a number of its own.
 
 **Why it hurts.** `--ntasks` wins, and `--ntasks-per-node` becomes the most that a node may have: `srun` starts 8

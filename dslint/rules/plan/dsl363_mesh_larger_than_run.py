@@ -1,4 +1,4 @@
-"""**What.** A script makes a device mesh, `init_device_mesh("cuda", (dp, tp))`, whose sizes stand in the config, the
+"""**What.** A script makes a device mesh, `init_device_mesh("cuda", (dp, tp))`, whose sizes are in the config, the
 arguments or the script, and their product is more than the processes that the command starts.
 
 **Why it hurts.** Every rank stops with `RuntimeError: Mesh should not be bigger than default world size`, after the

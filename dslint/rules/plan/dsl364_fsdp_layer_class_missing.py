@@ -103,9 +103,9 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     one = f"`{found.meant[0]}`"
     message = (
-        f"`{found.model}` has no `{found.name}`: FSDP finds no such class in the model, and every rank stops"
+        f"`{found.model}` has no `{found.name}`: FSDP does not find the class, and every rank stops"
         if found.model
-        else f"transformers has no `{found.name}`, only {one}: FSDP finds no such class, and every rank stops"
+        else f"transformers has no `{found.name}`, only {one}: FSDP does not find the class, and every rank stops"
     )
     yield META.finding(
         found.location,

@@ -29,7 +29,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="A variable that the script reads is set in the shell and never exported",
     depends_on_run=True,
-    no_experiment="what bash hands on is judged by bash itself, in the tests of the shell reader",
+    no_experiment="what bash passes on is judged by bash itself, in the tests of the shell reader",
     references=("https://www.gnu.org/software/bash/manual/html_node/Environment.html",),
     needs=("unexported",),
 )
@@ -83,7 +83,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         yield META.finding(
             place,
             f"`{name}` is set and not exported: the script, which reads it, does not see it",
-            hint="Write `export` in front",
-            related=(plan.command.location.labelled("this command does not hand it on"),),
+            hint="Write `export` before it",
+            related=(plan.command.location.labelled("this command does not pass it on"),),
             facts={"name": name},
         )

@@ -6,7 +6,7 @@ Processes beyond them stop with `invalid device ordinal`, or there is no device 
 
 **Fix.** Delete the line: the job decides which GPUs there are.
 
-**When it stays quiet.** When the devices exist, the value is computed or stands under a test, or nobody says how many
+**When it stays quiet.** When the devices exist, the value is computed or is under a test, or nobody says how many
 GPUs there are. Fewer devices than processes are DSL249.
 
 **Evidence.** CUDA C++ Programming Guide: devices after an invalid one are not visible; a job of Slurm with device
@@ -90,7 +90,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     has = f"{gpus.get()} GPUs, 0 to {gpus.get() - 1}" if gpus.get() > 1 else "one GPU, number 0"
     yield META.finding(
         own.location,
-        f"the script chooses the GPUs {listed}, and the job that starts it has {has}: some are not there",
+        f"the script chooses the GPUs {listed}, but the job that starts it has {has}: some do not exist",
         hint="Delete the line: the job decides which GPUs there are",
         related=(*gpus.origins, plan.command.location.labelled("the command that starts this run")),
         severity=Severity.INFO if plan.command.in_docs else None,

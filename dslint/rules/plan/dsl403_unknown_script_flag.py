@@ -15,7 +15,7 @@ the project build or extend are followed; so are dataclasses, and the fields of 
 release counts, and of a copy of transformers that the project carries. An unambiguous beginning of an option is fine,
 as argparse takes it. Placeholders of documentation (`<model>`, `...`, `--OTHER_OPTIONS`, `path of your model`) are no
 words, nor are those of a variable to fill in (`MODEL="model name or path"`). An option of
-the launcher that stands behind the script has a rule of its own, DSL447.
+the launcher that comes after the script has a rule of its own, DSL447.
 
 **Evidence.** argparse of Python itself, and transformers' `HfArgumentParser.parse_args_into_dataclasses`.
 """
@@ -272,15 +272,15 @@ def _unknown(plan: RunPlan, parser: ScriptParser, problem: Problem, word: Word) 
     flag = (word.text or word.raw).partition("=")[0]
     meant = similar(flag, parser)
     option = parser.option(meant) if meant else None
-    ends = "`ValueError: Some specified arguments are not used by the HfArgumentParser`"
-    error = ends if parser.kind != "argparse" else f"`error: unrecognized arguments: {flag}`"
+    ends = "every process stops with `ValueError` from HfArgumentParser"
+    error = ends if parser.kind != "argparse" else "every process stops with `error: unrecognized arguments`"
     places = [option.location.labelled(f"`{meant}` is declared here")] if option is not None else []
     if parser.location is not None:
         places.append(parser.location.labelled("the command line is parsed here"))
     fix: Fix | None = renamed(word, flag, meant) if meant else None
     return META.finding(
         place_of(word),
-        f"`{flag}` is no option of `{plan.script}`: every process stops with {error}",
+        f"`{flag}` is not an option of `{plan.script}`: {error}",
         hint=f"Write `{meant}`" if meant else f"Remove `{flag}`, or declare it in the parser",
         related=tuple(places),
         fix=fix,
@@ -294,11 +294,9 @@ def _leftover(plan: RunPlan, parser: ScriptParser, word: Word) -> Finding:
     places = () if parser.location is None else (parser.location.labelled("the command line is parsed here"),)
     return META.finding(
         place_of(word),
-        f"no option of `{plan.script}` takes the word `{word.text}`: every process stops with"
-        f" `error: unrecognized arguments: {word.text}`",
-        hint=f"Write `{meant}`"
-        if meant
-        else "Put an option in front of it, quote it with the word before it, or remove it",
+        f"`{word.text}` belongs to no option of `{plan.script}`: every process stops with"
+        " `error: unrecognized arguments`",
+        hint=f"Write `{meant}`" if meant else "Put an option before it, quote it with the word before it, or remove it",
         related=places,
         severity=Severity.WARNING if plan.command.in_docs else None,
         facts={"flag": word.text or "", "meant": meant, "parser": parser.kind, "problem": "leftover"},

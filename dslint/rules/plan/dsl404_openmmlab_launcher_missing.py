@@ -181,8 +181,8 @@ def _missing(plan: RunPlan, declared: Option | None, needed: str, flag: Flag | N
     hint = f"Append `--launcher {needed}` to the arguments of the script" if flag is None else None
     return META.finding(
         (command.script or command.words[0]).location if flag is None else flag.location,
-        f"{_launcher(command)} starts {_processes(plan)}, but `--launcher` of the script {stays}: they never form a"
-        " group, each prepares the data alone, and the first one that waits for the others times out",
+        f"{_launcher(command)} starts {_processes(plan)}, but the script's `--launcher` {stays}: they form no group and"
+        " time out",
         hint=hint or f"Write `--launcher {needed}`",
         related=(
             *(origin.labelled("the number of processes comes from here") for origin in plan.world_size.origins),
@@ -216,8 +216,8 @@ def _mismatch(plan: RunPlan, flag: Flag, given: str, needed: str) -> Finding:
     name = _launcher(command)
     return META.finding(
         flag.location,
-        f"`--launcher {given}` under {name} makes the script look for variables that {name} does not set: "
-        f"its {_processes(plan)} do not form the group",
+        f"`--launcher {given}` under {name} reads variables that {name} does not set: the {_processes(plan)} form no"
+        " group",
         hint=f"Write `--launcher {needed}`",
         related=(command.location.labelled(f"started by {name}"),),
         fix=_replaced(command, flag, given, needed),

@@ -185,16 +185,15 @@ def _finding(plan: RunPlan, flag: Flag, owner: tuple[str, str], found: Standing,
     version = releases.of(found.library)
     name = flag.name.lstrip("-").replace("-", "_")
     who = version_named(version, found.library)
-    does = "was removed in" if found.is_removed else "came with"
-    takes = f"{who} does not take `{flag.name}`, which {does} {found.library} {found.release}"
+    does = "removed in" if found.is_removed else "new in"
+    takes = f"{who} does not take `{flag.name}` ({does} {found.release})"
     if found.reach == "later":
         takes = f"{who} allows {found.release} and later, which do not take `{flag.name}`"
     advice = hint(owner, name, "" if found.is_removed else f"{found.library}>={found.release}")
     word = next((w for w in plan.command.script_args if w.location == flag.location), None)
     return META.finding(
         place_of(word) if word is not None else flag.location,
-        f"{takes}: every process stops with `ValueError: Some specified arguments are not used by the"
-        " HfArgumentParser`",
+        f"{takes}: every process stops with `ValueError`",
         hint=advice.replace("Write `", "Write `--"),
         related=version_origin(version, found.library),
         fix=_fix(flag, owner, successor(owner, name), releases),
@@ -234,7 +233,7 @@ def _deepspeed(
     yield META.finding(
         flag.location,
         f"`deepspeed.add_config_arguments` adds no `{flag.name}` since DeepSpeed {removed}: every process stops with"
-        f" `error: unrecognized arguments: {flag.name}`",
+        " `unrecognized arguments`",
         hint=f"Remove `{flag.name}`: it has no effect in newer releases, and `deepspeed.initialize` finds MPI itself",
         related=(option.location.labelled("DeepSpeed adds its arguments here"), *version_origin(version, "deepspeed")),
         severity=Severity.WARNING if plan.command.in_docs or status == "maybe" else None,

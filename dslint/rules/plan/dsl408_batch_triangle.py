@@ -1,5 +1,5 @@
 """**What.** DeepSpeed demands `train_batch_size` = `train_micro_batch_size_per_gpu` x `gradient_accumulation_steps`
-x world size. The world size stands in the launch command, the micro batch often in the script's arguments, the
+x world size. The world size is in the launch command, the micro batch often in the script's arguments, the
 total in the config: three files whose product must fit.
 
 **Why it hurts.** The job is scheduled, every rank starts and loads its libraries, and then each of them stops with

@@ -183,11 +183,10 @@ def _lacks_steps(plan: RunPlan, doc: DataDoc) -> bool:
 def _without_steps(plan: RunPlan, doc: DataDoc) -> Finding:
     steps, key = plan.arguments["gradient_accumulation_steps"], _STEPS[1:]
     edits = insert_member(doc, "", key, '"auto"')
-    source = steps.at() if steps.origins else f"{steps.get()}"
     return META.finding(
         doc.value(""),
-        f"`{key}` is missing here but the argument is {source}: accelerate adds 1 to a "
-        "file without it, the Trainer compares the two and stops with a ValueError",
+        f"`{key}` is missing here (accelerate assumes 1) but the argument is {steps.get()}: the Trainer stops with a "
+        "ValueError",
         hint=f'Add `"{key}": "auto"`: the argument then fills it',
         related=tuple(o.labelled(f"{key} {steps.get()}") for o in steps.origins),
         fix=Fix(f'Add `"{key}": "auto"`', edits) if edits else None,
@@ -205,9 +204,9 @@ def _same(pair: Pair, theirs: Any, ours: Any) -> bool:
 def _finding(plan: RunPlan, doc: DataDoc, pair: Pair, others: list[Location]) -> Finding:
     value = pair.value(plan.arguments)
     key = dotted_key(pair.pointer)
-    source = value.at() if value.origins else f"{value.get()} by default"
+    source = f"{value.get()}" if value.origins else f"{value.get()} by default"
     if pair.pointer == WARMUP and value.get() == 0:
-        source += ", which counts as 1 since transformers 5.18"
+        source += " (1 since transformers 5.18)"
     related = tuple(o.labelled(f"{pair.called} {value.get()}") for o in value.origins)
     command = plan.command.location
     if all(place.path != command.path for place in related):
@@ -215,8 +214,8 @@ def _finding(plan: RunPlan, doc: DataDoc, pair: Pair, others: list[Location]) ->
     related = (*related, *(place.labelled("another run with the same value") for place in others[:5]))
     return META.finding(
         doc.value(pair.pointer),
-        f"`{key}` is {_shown(doc.get(pair.pointer))} here but `{pair.called}` is {source}: "
-        "the Trainer compares the two and stops with a ValueError",
+        f"`{key}` is {_shown(doc.get(pair.pointer))} here but `{pair.called}` is {source}: the Trainer stops with a "
+        "ValueError",
         hint=f'Set `{key}` to `"auto"`: the argument then fills it',
         related=related,
         fix=_fix(plan, doc, pair, key),

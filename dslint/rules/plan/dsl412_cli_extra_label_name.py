@@ -3,8 +3,8 @@ script that reads the arguments of the Hugging Face Trainer.
 
 **Why it hurts.** The Trainer pads every listed key and gathers it from all ranks in each evaluation step. Text or
 dicts raise `TypeError: Unsupported types (<class 'str'>) passed to _pad_across_processes`; a key that one rank lacks,
-or whose shapes differ, makes the ranks wait for each other for ever. The evaluation that worked on one GPU never
-returns on eight, and nothing in the script shows why: the name stands on the command line.
+or whose shapes differ, makes the ranks wait for each other forever. The evaluation that worked on one GPU never
+returns on eight, and nothing in the script shows why: the name is on the command line.
 
 **Fix.** Pass `--label_names labels`, or no such option. Carry metadata to `compute_metrics` through
 `--include_for_metrics inputs`, or as an integer id tensor of fixed shape that is looked up afterwards.

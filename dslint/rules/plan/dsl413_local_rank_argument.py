@@ -3,8 +3,8 @@
 `accelerate launch` append nothing and set `LOCAL_RANK`.
 
 **Why it hurts.** An argument that the parser does not know ends every process: `error: unrecognized arguments:
---local_rank=0`. An argument that never comes keeps its default: `args.local_rank` is -1 in every process, each takes
-itself for the only one and trains alone; or it is 0, and all of them work on GPU 0.
+--local_rank=0`. An argument that never comes keeps its default: `args.local_rank` is -1 in every process, each believes
+it is the only one and trains alone; or it is 0, and all of them work on GPU 0.
 
 **Fix.** `parser.add_argument("--local_rank", "--local-rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))`
 works under all of them. Where the script declares neither spelling, the safe fix adds the argument; `deepspeed
@@ -173,8 +173,7 @@ def _refused(plan: RunPlan, found: LocalRank, launcher: str, flag: str, severity
     fix = Fix("Declare the local rank in both spellings", (found.insertion,)) if found.insertion else None
     return META.finding(
         _place(plan),
-        f"{launcher} passes `{flag}=N` to the script{since}, but its parser does not know it: every process stops with"
-        f" `unrecognized arguments: {flag}=0`",
+        f"{launcher} passes `{flag}=N`{since}, which the script's parser does not accept: every process stops",
         hint='Declare `parser.add_argument("--local_rank", "--local-rank", type=int, default=-1)`',
         related=((found.declared or found.parser).labelled("the arguments that the script declares"),),
         fix=fix,
@@ -187,12 +186,12 @@ def _never_passed(plan: RunPlan, found: LocalRank) -> Iterator[Finding]:
     if found.use is None or found.declared is None or plan.world_size.get_or(1) < 2:
         return
     default = found.default.get_or(None)
-    effect = "takes itself for the only one" if default == -1 else f"works on GPU {default}"
+    effect = "believes it is the only one" if default == -1 else f"works on GPU {default}"
     yield META.finding(
         _place(plan),
-        f"{plan.command.launcher} passes no `--local_rank`, and the script reads its local rank from nowhere else:"
-        f" `args.local_rank` is {default} in all {plan.world_size.get()} processes, and each {effect}",
-        hint='Use `default=int(os.environ.get("LOCAL_RANK", -1))`',
+        f"{plan.command.launcher} passes no `--local_rank`: `args.local_rank` is {default} in all"
+        f" {plan.world_size.get()} processes, and each {effect}",
+        hint='Use `default=int(os.environ.get("LOCAL_RANK", -1))`; the script reads its local rank from nowhere else',
         related=(found.declared.labelled("the default"), found.use),
         severity=Severity.INFO if plan.command.in_docs else Severity.WARNING,
         facts={"by": "run", "default": default if isinstance(default, int) else None},

@@ -10,7 +10,7 @@ trying to find 'train.py'` (after `train` has been imported and has run up to it
 **When it stays quiet.** When nothing in the project is meant: the file that the word would be in the other spelling
 must exist.
 
-**Evidence.** Python itself, which all launchers start with the word as it stands.
+**Evidence.** Python itself, which all launchers start with the word as it is.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ minutes to half an hour; with more, the ranks beyond it stop.
 **Fix.** Leave `world_size` out, or read it from `WORLD_SIZE`: the launcher says it.
 
 **When it stays quiet.** When the number is computed or comes from an argument, when it is as large as the run, when
-the call stands in another file, and when the number of processes is not known.
+the call is in another file, and when the number of processes is not known.
 
 **Evidence.** torch 2.13 with gloo: two ranks that are told of three do not get past `init_process_group`.
 """
@@ -61,10 +61,10 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if plan.command.launcher not in ("torchrun", "deepspeed", "accelerate") or plan.command.in_docs:
         return
     more = literal.get() > world.get()
-    effect = "all of them wait for the missing ranks until the timeout" if more else "the ranks beyond it stop"
+    effect = "they wait for the missing ranks until the timeout" if more else "the ranks beyond it stop"
     yield META.finding(
         literal.origins[0],
-        f"the process group is made for {literal.get()} ranks, but the command starts {world.at()}: {effect}",
+        f"the process group is made for {literal.get()} ranks, but the command starts {world.get()}: {effect}",
         hint="Leave `world_size` out: the launcher sets it",
         related=(starts(plan.command), *(o.labelled("the number of processes") for o in world.origins)),
         facts={"literal": literal.get(), "world": world.get()},

@@ -9,7 +9,7 @@ were not there.
 **When it stays quiet.** When the command or its script uses the name, when the right name is set as well, and for
 names that are no near miss of a known one. Variables of NCCL are `nccl-env-unknown`.
 
-**Evidence.** The names stand in the sources of torch 2.13, DeepSpeed 0.19.8, accelerate 1.15, transformers 5.23,
+**Evidence.** The names are in the sources of torch 2.13, DeepSpeed 0.19.8, accelerate 1.15, transformers 5.23,
 xtuner and ms-swift.
 """
 

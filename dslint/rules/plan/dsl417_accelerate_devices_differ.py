@@ -89,8 +89,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
 def _replaced(plan: RunPlan, doc: DataDoc, ids: str, visible: Visible) -> Finding:
     return META.finding(
         doc.value("/gpu_ids"),
-        f"`gpu_ids: {ids}` overrides `CUDA_VISIBLE_DEVICES={visible.text}` of the command: the run takes the GPUs"
-        f" {ids}",
+        f"`gpu_ids: {ids}` overrides `CUDA_VISIBLE_DEVICES={visible.text}` of the command: the run uses GPUs {ids}",
         hint="Set `gpu_ids: all`: the variable then counts",
         related=(*visible.origins[:1], plan.command.location.labelled("the command that starts this run")),
         severity=Severity.INFO if plan.command.in_docs else None,
@@ -102,8 +101,8 @@ def _too_many(plan: RunPlan, doc: DataDoc, count: int, visible: Visible) -> Find
     shown = f"{len(visible.ids)} GPU{'s' if len(visible.ids) > 1 else ''}"
     return META.finding(
         doc.value("/num_processes"),
-        f"the file starts {count} processes on a machine, and `CUDA_VISIBLE_DEVICES={visible.text}` shows them {shown}:"
-        " the others have no device (`invalid device ordinal`) or share one",
+        f"the file starts {count} processes, but `CUDA_VISIBLE_DEVICES={visible.text}` shows {shown}: the others get"
+        " `invalid device ordinal`",
         hint=f"Pass `--num_processes {len(visible.ids)}` with the command",
         related=(*visible.origins[:1], plan.command.location.labelled("the command that starts this run")),
         severity=Severity.INFO if plan.command.in_docs else None,

@@ -65,8 +65,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         flag.value.location,
-        f"`{text}` is another folder on each of the {plan.nodes.get()} machines: the parts of a checkpoint lie on"
-        " different disks, and it cannot be loaded again",
+        f"`{text}` is local to each of the {plan.nodes.get()} machines: the parts of a checkpoint lie on"
+        " different disks",
         hint="Write to a file system that all machines share",
         related=tuple(o.labelled("the number of machines") for o in plan.nodes.origins),
     )

@@ -125,7 +125,7 @@ def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, 
     option, text = problem.option, word.text or ""
     if problem.kind == "ambiguous":
         return (
-            f"`{text}` is the beginning of several options: every process stops with `error: ambiguous option`",
+            f"`{text}` abbreviates several options: every process stops with `error: ambiguous option`",
             "Write the whole option",
             None,
         )
@@ -133,7 +133,7 @@ def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, 
         because = f", because `{word.lost}` is empty" if word.lost else ""
         return (
             f"`{text}` has no value{because}: every process stops with `error: expected one argument`",
-            "Write a value behind it",
+            "Write a value after it",
             Severity.INFO if not word.lost or set_to_nothing(word, command) else Severity.WARNING,
         )
     if option is None:
@@ -142,15 +142,15 @@ def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, 
     if problem.kind == "choice":
         choices = ", ".join(f"`{choice}`" for choice in (option.choices or ())[:6])
         return (
-            f"`{value}` is no choice of `{option.name}`: every process stops with `error: argument {option.name}:"
-            f" invalid choice: '{value}'`",
+            f"`{value}` is not a choice of `{option.name}`: every process stops with `error: invalid choice:"
+            f" '{value}'`",
             f"Write one of {choices}",
             None,
         )
     if problem.kind == "type":
         return (
-            f"`{value}` is no `{option.type}`, which `{option.name}` takes: every process stops with `error: argument"
-            f" {option.name}: invalid {option.type} value: '{value}'`",
+            f"`{value}` is not a valid `{option.type}` for `{option.name}`: every process stops with `error: invalid"
+            f" {option.type} value`",
             f"Write {_ARTICLE[option.type]}",
             None,
         )

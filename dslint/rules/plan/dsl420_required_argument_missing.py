@@ -107,8 +107,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     names = ", ".join(f"`{option.name}`" for option in missing)
     yield META.finding(
         command.script.location,
-        f"`{plan.script}` requires {names}, which this command does not pass: every process stops with `error: the"
-        f" following arguments are required: {', '.join(option.name for option in missing)}`",
+        f"`{plan.script}` requires {names}, which this command does not pass: every process stops with a usage error",
         hint=f"Pass {names}",
         related=tuple(option.location.labelled(f"`{option.name}` is required here") for option in missing[:4]),
         severity=Severity.INFO if command.in_docs else None,

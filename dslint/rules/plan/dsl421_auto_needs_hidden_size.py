@@ -113,11 +113,10 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if not left:
         return
     keys = " and ".join(f"`{dotted_key(pointer)}`" for pointer in left)
-    lacks = "has no `config`" if model.is_own else "has a config without `hidden_size`"
+    lacks = "has no `config`" if model.is_own else "has no `hidden_size`"
     yield META.finding(
         doc.value(left[0]),
-        f'{keys} {"is" if len(left) == 1 else "are"} `"auto"`, and the model `{model.name}` {lacks}: the Trainer cannot'
-        " fill it in and stops with a ValueError when training begins",
+        f'{keys} {"is" if len(left) == 1 else "are"} `"auto"`, but `{model.name}` {lacks}: the Trainer stops',
         hint="Write a number, or delete the key",
         related=(model.location, starts(plan.command)),
         severity=Severity.WARNING if plan.command.in_docs or not model.is_own else None,

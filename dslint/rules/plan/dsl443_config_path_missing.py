@@ -17,7 +17,7 @@ itself mentions the file and so may write, fetch or copy it; for presets of xtun
 when neither the script nor the folder of the file is in this project.
 
 **Evidence.** transformers `HfTrainerDeepSpeedConfig.__init__`, accelerate `DeepSpeedPlugin.__post_init__` and
-DeepSpeed `DeepSpeedConfig.__init__` open the path as it stands, relative to the working directory.
+DeepSpeed `DeepSpeedConfig.__init__` open the path as it is, relative to the working directory.
 """
 
 from __future__ import annotations
@@ -162,13 +162,13 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         where = (
             "where the command starts"
             if named.is_start
-            else "relative to the launch file, the folders above it or the script"
+            else "next to the launch file or script or in the folders above"
         )
         if left is not None:
             where = f"in `{left.folder or '.'}`, the folder after `cd`"
         yield META.finding(
             named.location,
-            f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
+            f"`{named.text}` does not exist {where}: the run stops at start-up",
             hint=_hint(named),
             related=(
                 *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),

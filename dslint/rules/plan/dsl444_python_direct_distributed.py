@@ -6,7 +6,7 @@ set`.
 
 **Fix.** `torchrun --nproc_per_node 8 train.py`; with one GPU `torchrun --standalone`.
 
-**When it stays quiet.** When the call stands behind a condition, a loop, a `try` or an early return; when it says rank
+**When it stays quiet.** When the call is under a condition, a loop, a `try` or an early return; when it says rank
 and size; when the script sets the variables, starts processes itself (`mp.spawn`) or uses a library that asks MPI or
 Slurm (DeepSpeed); under `srun` and `mpirun`; and when the launch file sets `RANK` or sources another file.
 
@@ -92,8 +92,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         (command.script or command.words[0]).location,
-        "`python` sets no `RANK`, `WORLD_SIZE` or `MASTER_ADDR`, and the script joins a process group: it stops with a"
-        " ValueError",
+        "`python` sets no `RANK`, `WORLD_SIZE` or `MASTER_ADDR`, but the script joins a process group: it stops",
         hint="Start it with torchrun",
         related=(plan.group.labelled("joins the group"),),
         severity=Severity.WARNING if command.in_docs else None,

@@ -215,8 +215,8 @@ def _told(plan: RunPlan, ranks: RankUse) -> tuple[str, tuple[Location, ...]] | N
     tasks, gpus = job_tasks(command), machine_gpus(command)
     if ranks.by_slurm and tasks.get_or(1) > 1 and "SLURM_PROCID" not in command.env:
         return (
-            f"Slurm has {tasks.get()} tasks for this job, and without `srun` one process runs: it waits for the others,"
-            " or trains alone",
+            f"Slurm has {tasks.get()} tasks for this job, but without `srun` one process runs: it hangs or trains"
+            " alone",
             tasks.origins,
         )
     if ranks.how == "lightning":
@@ -224,8 +224,8 @@ def _told(plan: RunPlan, ranks: RankUse) -> tuple[str, tuple[Location, ...]] | N
         if is_told or tasks.get_or(0) != 1 or gpus.get_or(1) < 2:
             return None
         return (
-            f"Lightning takes the one task of the Slurm job for its only process: {gpus.get() - 1} of {gpus.get()} GPUs"
-            " stay idle, whatever `devices` says",
+            f"Lightning uses the one Slurm task as its only process: {gpus.get() - 1} of {gpus.get()} GPUs stay idle,"
+            " whatever `devices` says",
             (*tasks.origins, *gpus.origins),
         )
     if gpus.get_or(1) > 1:
@@ -235,7 +235,7 @@ def _told(plan: RunPlan, ranks: RankUse) -> tuple[str, tuple[Location, ...]] | N
         number = unused.fact("/num_processes", "num_processes")
         return (
             f"plain `python` reads no config of accelerate: one process instead of the {number.get()} that"
-            f" `{unused.path.rpartition('/')[2]}` says",
+            f" `{unused.path.rpartition('/')[2]}` sets",
             number.origins,
         )
     return None

@@ -1,15 +1,15 @@
-"""**What.** An option of the launcher stands behind the script, and the script does not declare it:
+"""**What.** An option of the launcher comes after the script, and the script does not declare it:
 `torchrun train.py --nproc_per_node 8`.
 
-**Why it hurts.** Whatever stands behind the script goes to the script. The launcher starts one process (or meets at its
+**Why it hurts.** Whatever comes after the script goes to the script. The launcher starts one process (or meets at its
 default port), and that process stops with `unrecognized arguments: --nproc_per_node 8`. A script with
-`parse_known_args` drops the option without a word and trains on one GPU: a warning.
+`parse_known_args` drops the option silently and trains on one GPU: a warning.
 
 **Fix.** Put the option before the script. The fix does, where the launcher does not have it already.
 
 **When it stays quiet.** When the script declares the option, when its parser may take more than its files show
 (subparsers, hydra ...), for options that a variable of the shell holds, and, with `parse_known_args`, for options that
-stand before the script too or do not decide how many processes start.
+come before the script too or do not decide how many processes start.
 
 **Evidence.** torch 2.13: `torchrun train.py --nproc_per_node 2` starts one process that gets both words; argparse.
 """
@@ -34,7 +34,7 @@ META = RuleMeta(
     name="launcher-flag-after-script",
     kind="plan",
     severity=Severity.ERROR,
-    summary="An option of the launcher stands behind the script, which does not know it",
+    summary="An option of the launcher comes after the script, which does not know it",
     fix="safe",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
     depends_on_run=True,
@@ -110,8 +110,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         typed = (word.text or "").partition("=")[0]
         yield META.finding(
             place_of(word),
-            f"`{typed}` stands behind the script: {command.launcher} does not see it, and `{plan.script}` stops with"
-            f" `unrecognized arguments: {typed}`",
+            f"`{typed}` comes after the script: {command.launcher} does not see it, and `{plan.script}` stops with"
+            " `unrecognized arguments`",
             hint=f"Put `{typed}` before the script",
             related=_related(plan),
             fix=_fix(command, word, option),
@@ -135,8 +135,9 @@ def _dropped(plan: RunPlan, parser: ScriptParser) -> Iterator[Finding]:
             continue
         yield META.finding(
             place_of(word),
-            f"`{typed}` stands behind the script: {command.launcher} does not see it, and `{plan.script}` drops it"
-            " without a word",
+            f"`{typed}` comes after the script: {command.launcher} does not see it, and `{plan.script}` silently"
+            " ignores"
+            " it",
             hint=f"Put `{typed}` before the script",
             related=_related(plan),
             fix=_fix(command, word, option),

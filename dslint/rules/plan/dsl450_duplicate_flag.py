@@ -1,7 +1,7 @@
 """**What.** A command passes the same option twice, with different values.
 
-**Why it hurts.** The last one wins without a word: the learning rate, the number of steps or of processes is not the
-one that stands in the line that was edited.
+**Why it hurts.** The last one wins silently: the learning rate, the number of steps or of processes is not the
+one that is in the line that was edited.
 
 **Fix.** Delete the one that is not meant.
 
@@ -31,7 +31,7 @@ META = RuleMeta(
     kind="plan",
     severity=Severity.WARNING,
     depends_on_run=True,
-    summary="An option stands twice in a command, with different values",
+    summary="An option occurs twice in a command, with different values",
     references=("https://docs.python.org/3/library/argparse.html#action",),
 )
 
@@ -106,9 +106,8 @@ def _differing(plan: RunPlan, flags: Sequence[Flag]) -> Iterator[Finding]:
             continue
         yield META.finding(
             first.location,
-            f"`{first.name} {one}` has no effect: `{second.name} {two}` ({second.location}) comes after it, and the"
-            " last one wins",
-            hint="Delete the one that is not meant",
+            f"`{first.name} {one}` has no effect: `{second.name} {two}` comes after it, and the last one wins",
+            hint="Delete the unintended one",
             related=(second.location.labelled("this one wins"),),
             severity=Severity.INFO if plan.command.in_docs else None,
         )

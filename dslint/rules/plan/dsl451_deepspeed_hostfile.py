@@ -73,11 +73,11 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         )
         return
     elsewhere = problem.location.path != command.location.path
-    related = (problem.first.labelled("the host stands here already"),) if problem.first is not None else ()
+    related = (problem.first.labelled("the host is here already"),) if problem.first is not None else ()
     yield META.finding(
         problem.location,
         _MESSAGES[problem.kind].format(problem.text),
-        hint="Write one line a host: `worker-0 slots=8`",
+        hint="Write one line per host: `worker-0 slots=8`",
         related=(*related, *((command.location.labelled("the command that reads it"),) if elsewhere else ())),
         severity=Severity.INFO if _is_to_fill_in(problem) else Severity.WARNING if command.in_docs else None,
         facts={"kind": problem.kind},
@@ -92,6 +92,5 @@ def _is_to_fill_in(problem: HostfileProblem) -> bool:
 _MESSAGES = {
     "empty": "the hostfile `{}` names no host: DeepSpeed stops with `ValueError: Hostfile is empty`",
     "line": "`{}` is not of the form `host slots=N`: DeepSpeed stops with `ValueError: Hostfile contains a bad entry`",
-    "twice": "the host `{}` stands in the file twice: DeepSpeed stops with `ValueError: Hostfile contains multiple"
-    " entries`",
+    "twice": "the host `{}` occurs twice: DeepSpeed stops with `ValueError: Hostfile contains multiple entries`",
 }

@@ -92,8 +92,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     passes = command.launcher_flag("--use_env") is None
     yield META.finding(
         word.location,
-        "`torch.distributed.launch` is deprecated since torch 1.9 and will be removed"
-        + (": it passes an argument `--local-rank` to the script that torchrun does not" if passes else ""),
+        "`torch.distributed.launch` is deprecated since torch 1.9"
+        + (": it passes `--local-rank` to the script, which torchrun does not" if passes else " and will be removed"),
         hint="Use torchrun, and read `LOCAL_RANK` from the environment in the script",
         fix=_fix(plan, command),
     )

@@ -14,7 +14,7 @@ in a folder that is not in this project either, unless one file of the project e
 the launch file mentions the file, and so may write, fetch or copy it; after `cd` to a folder elsewhere; in the
 working directory of a container; and in a workflow that checks the project out into a folder of its own.
 
-**Evidence.** Python 3.11 opens the path as it stands, relative to the working directory;
+**Evidence.** Python 3.11 opens the path as it is, relative to the working directory;
 https://docs.python.org/3/using/cmdline.html
 """
 
@@ -100,12 +100,12 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if named is None:
         return
     left = named.left
-    where = "where the command starts" if named.is_start else "relative to the launch file or the folders above it"
+    where = "where the command starts" if named.is_start else "next to the launch file or in the folders above it"
     if left is not None:
         where = f"in `{left.folder or '.'}`, the folder after `cd`"
     yield META.finding(
         named.location,
-        f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
+        f"`{named.text}` does not exist {where}: the run stops at start-up",
         hint=_hint(named),
         related=(left.place,) if left is not None and left.place is not None else (),
         severity=Severity.INFO if plan.command.in_docs else None,

@@ -1,7 +1,7 @@
 """**What.** `accelerate launch` gets a DeepSpeed config file and, on the command line, a flag that says otherwise:
 `--zero_stage 3` beside a file with stage 2, `--gradient_clipping 1.0` beside a file without clipping.
 
-**Why it hurts.** The flag only fills `"auto"` in the file. Everywhere else the file wins without a word: the run has
+**Why it hurts.** The flag only fills `"auto"` in the file. Everywhere else the file wins silently: the run has
 another stage, another accumulation, no clipping, no offload. (The same names in the YAML file of accelerate stop the
 run: DSL199.)
 
@@ -99,12 +99,12 @@ def _agree(given: str, stated: object) -> bool:
 def _finding(plan: RunPlan, config: DataDoc, flag: Flag, pointer: str, given: str) -> Finding:
     stated = config.get(pointer)
     key = pointer.strip("/").replace("/", ".")
-    says = f"`{key}` is {stated} there" if stated is not None else f"there is no `{key}` in it"
+    says = f"`{key}` is {stated} there" if stated is not None else f"it has no `{key}`"
     place = config.value(pointer) if stated is not None else config.value("")
     return META.finding(
         flag.location,
         f"`{flag.name} {given}` has no effect: the DeepSpeed config wins, and {says}",
-        hint="Delete the flag and say it in the DeepSpeed config",
+        hint="Delete the flag and set it in the DeepSpeed config",
         related=(place.labelled("the DeepSpeed config"),),
         fix=without_flag(plan.command, flag) if stated is not None else None,
         severity=Severity.INFO if plan.command.in_docs else None,

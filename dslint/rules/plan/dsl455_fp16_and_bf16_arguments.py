@@ -31,7 +31,7 @@ META = RuleMeta(
     name="fp16-and-bf16-arguments",
     kind="plan",
     severity=Severity.ERROR,
-    summary="Both fp16 and bf16 are asked for: the Trainer refuses",
+    summary="Both fp16 and bf16 are requested: the Trainer refuses",
     fix="unsafe",
     references=("https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",),
     depends_on_run=True,
@@ -62,8 +62,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         half.location,
-        "`--fp16` and `--bf16` are both true: the Trainer stops with `ValueError: At most one of fp16 and bf16 can be"
-        " True`",
+        "`--fp16` and `--bf16` are both true: the Trainer stops with `ValueError: At most one ... can be True`",
         hint="Keep one of them",
         related=(brain.location.labelled("the other one"),),
         fix=without_flag(command, half, Safety.UNSAFE),

@@ -70,8 +70,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     command = plan.command.location
     yield META.finding(
         doc.value(_DP),
-        f"a mesh of {data} data parallel x {sequence} sequence parallel ranks needs {data * sequence} ranks, and "
-        f"{world.get()} are started: every rank stops in `deepspeed.initialize` with a `RuntimeError`",
+        f"a mesh of {data} data x {sequence} sequence parallel ranks needs {data * sequence} ranks, but"
+        f" {world.get()} are "
+        "started: every rank stops",
         hint=f"Start {data * sequence} ranks, or correct the size that is wrong",
         related=(doc.value(_SP, "the sequence parallel size"), command.labelled("the command that starts this run")),
         severity=Severity.WARNING if plan.command.in_docs else None,

@@ -86,8 +86,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     world = plan.world_size.or_else(context.world_size).get_or(0)
     yield META.finding(
         doc.value(_SP),
-        f"`sequence_parallel_size` is {size}, and neither the config nor the script makes groups of ranks for it: "
-        f"every rank trains on a sequence of its own{_batch(view, size, world)}",
+        f"`sequence_parallel_size` is {size}, but nothing makes its groups: every rank trains on its own"
+        f" sequence{_batch(view, size, world)}",
         hint=_hint(size, world),
         related=(given.location.labelled("the call that gets no `mpu` and no `mesh_param`"),),
         severity=Severity.INFO if plan.command.in_docs else None,
@@ -98,9 +98,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
 
 def _batch(view: ConfigView, size: int | float, world: int) -> str:
     if view.runs(">=0.17") != "yes":
-        return ", as if the key were not there"
+        return ""
     found = f"{world // size} data parallel ranks, and {world} train" if world and not world % size else ""
-    return f", while the batch sizes are computed for {found or f'1/{size} of the ranks'}"
+    return f", with batch sizes for {found or f'1/{size} of the ranks'}"
 
 
 def _hint(size: int | float, world: int) -> str:

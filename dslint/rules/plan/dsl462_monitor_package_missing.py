@@ -83,8 +83,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
             file = lock.origin.path.rsplit("/", 1)[-1]
             yield META.finding(
                 doc.value(pointer),
-                f"`{section}` is enabled, and `{file}`, which installs DeepSpeed, does not install `{package}`: rank 0 "
-                "stops in `deepspeed.initialize` with a `ModuleNotFoundError`",
+                f"`{section}` is enabled, but `{file}` does not install `{package}`: rank 0 stops with a"
+                " `ModuleNotFoundError`",
                 hint=f"Add `{package}` to the project and lock it again, or switch the monitor off",
                 related=(lock.origin, plan.command.location.labelled("the command that starts this run")),
                 severity=Severity.INFO if plan.command.in_docs else None,

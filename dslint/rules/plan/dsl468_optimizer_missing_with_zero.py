@@ -61,8 +61,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     if view.stage.get_or(0) in (1, 2) and view.fact("/optimizer").is_absent:
         yield META.finding(
             view.nearest(_STAGE),
-            f"ZeRO stage {view.stage.get()} needs an optimizer, and neither this config nor the call of "
-            "`deepspeed.initialize` names one: every rank stops when the engine is made",
+            f"ZeRO stage {view.stage.get()} needs an optimizer, but neither config nor script names one: every"
+            " rank stops",
             hint="Add an `optimizer` section, or pass `optimizer=`",
             related=(given.location.labelled("the call"),),
             pointer=_STAGE,

@@ -1,7 +1,7 @@
 """**What.** The config names an optimizer, and the script passes another one to `deepspeed.initialize`.
 
 **Why it hurts.** DeepSpeed takes the one of the script and does not look at the section: its type, learning rate and
-weight decay have no effect, without a word.
+weight decay have no effect, silently.
 
 **Fix.** Delete the section, or do not pass an optimizer.
 
@@ -64,8 +64,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         title = short(given.optimizer.get())
         yield META.finding(
             doc.key(_SECTION),
-            f"`optimizer` names `{fact.get()}`, and the script passes `{title}` to `deepspeed.initialize`: DeepSpeed "
-            "takes that one, and this section has no effect",
+            f"`optimizer` names `{fact.get()}`, but the script passes `{title}` to `deepspeed.initialize`: the section"
+            " has no effect",
             hint="Delete the section, or do not pass an optimizer",
             related=given.ends(given.optimizer),
             pointer=_SECTION,

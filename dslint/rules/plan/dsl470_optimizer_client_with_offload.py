@@ -81,8 +81,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         edits = insert_member(doc, "", _SWITCH, "false")
         yield META.finding(
             doc.value(_DEVICE),
-            f"the optimizer is offloaded to `{view.raw(_DEVICE)}`, and the script passes `{title}`: every rank stops "
-            "when the engine is made, since its steps on the CPU would be slow",
+            f"the script passes `{title}` although the optimizer is offloaded to `{view.raw(_DEVICE)}`: every"
+            " rank stops",
             hint=f"Pass `deepspeed.ops.adam.DeepSpeedCPUAdam`, or set `{_SWITCH}` to false",
             related=given.ends(given.optimizer),
             fix=Fix(f"Set `{_SWITCH}` to false", edits, Safety.UNSAFE) if edits else None,

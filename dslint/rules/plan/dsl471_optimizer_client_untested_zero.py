@@ -74,8 +74,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     )
     yield META.finding(
         view.nearest(_STAGE),
-        f"ZeRO stage {view.stage.get()} was not tested with `{title}`, which the script passes: every rank stops when "
-        f"the engine is made unless `{_SWITCH}` is true",
+        f"ZeRO stage {view.stage.get()} refuses the untested `{title}` of the script: every rank stops when the"
+        " engine is "
+        "made",
         hint=f"Set `{_SWITCH}` to true, or pass AdamW",
         related=given.ends(given.optimizer),
         fix=Fix(f"Set `{_SWITCH}` to true", edits, Safety.UNSAFE) if edits else None,

@@ -1,7 +1,7 @@
 """**What.** The config names a schedule, and the script passes another one to `deepspeed.initialize`.
 
 **Why it hurts.** DeepSpeed takes the one of the script and does not look at the section: its warm-up and its learning
-rates have no effect, without a word.
+rates have no effect, silently.
 
 **Fix.** Delete the section, or do not pass a schedule.
 
@@ -65,8 +65,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     if fact.is_known:
         yield META.finding(
             doc.key(_SECTION),
-            f"`scheduler` names `{fact.get()}`, and the script passes `{short(given.scheduler.get())}` to "
-            "`deepspeed.initialize`: DeepSpeed takes that one, and this section has no effect",
+            f"`scheduler` names `{fact.get()}`, but the script passes `{short(given.scheduler.get())}`: this"
+            " section has"
+            " no effect",
             hint="Delete the section, or do not pass a schedule",
             related=given.ends(given.scheduler),
             pointer=_SECTION,

@@ -1,7 +1,7 @@
 """A second partition of ZeRO++ that does not divide the ranks of the launch command.
 
 **What.** The config says `zero_hpz_partition_size` N at ZeRO stage 3; the command starts a number of ranks above N that
-is no multiple of it.
+is not a multiple of it.
 
 **Why it hurts.** Every rank stops with an `AssertionError` ("... is not divisible by ...") when the groups are made.
 
@@ -67,8 +67,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         view.value(_POINTER),
-        f"`zero_hpz_partition_size` {size} does not divide the {world} ranks that the command starts: each of them "
-        "stops with an `AssertionError` when the groups are made",
+        f"`zero_hpz_partition_size` {size} does not divide the {world} ranks of the command: each stops with "
+        "`AssertionError`",
         hint="Set it to the number of GPUs of a node",
         related=(plan.command.location.labelled("the command that starts this run"),),
         severity=Severity.WARNING if plan.command.in_docs else None,

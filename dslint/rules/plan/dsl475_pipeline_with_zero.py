@@ -85,14 +85,14 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         at, told = _STAGE, f"ZeRO stage {view.stage.get()} cannot partition the gradients of a pipeline"
         hint = "Set `stage` to 1"
     elif view.fact(_MANAGED).get_or(True) is False and not is_newer_than(_MANAGED, view.version):
-        at, told = _MANAGED, "a pipeline accumulates gradients itself, and `managed_gradient_accumulation` is false"
+        at, told = _MANAGED, "a pipeline needs `managed_gradient_accumulation`, which is false"
         hint = "Delete `managed_gradient_accumulation`"
     else:
         return
     command = plan.command.location.labelled("the command that starts this run")
     yield META.finding(
         view.value(at),
-        f"{told}: every rank stops in `deepspeed.initialize` with an `AssertionError`",
+        f"{told}: every rank stops with an `AssertionError`",
         hint=hint,
         related=(place, command) if place.path != command.path else (place,),
         severity=Severity.WARNING if plan.command.in_docs else severity,

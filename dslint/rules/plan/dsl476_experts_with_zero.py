@@ -99,7 +99,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         yield META.finding(
             view.value(pointer),
             (f"ZeRO stage {stage}" if name == "stage" else f"`{name}` is false at ZeRO stage {stage}")
-            + " and the model has experts (`MoE`): every rank stops in `deepspeed.initialize` with an `AssertionError`",
+            + ", but the model has experts (`MoE`): every rank stops with an `AssertionError`",
             hint="Set `stage` to 1 or 2" if name == "stage" else f"Set `{name}` to true",
             related=(engine.location, plan.command.location.labelled("the command that starts this run")),
             fix=Fix(f"Set `{name}` to true", edits, Safety.SAFE) if edits else None,

@@ -81,8 +81,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     at = _STEPS if view.has(_STEPS) else "/zero_optimization/stage"
     yield META.finding(
         view.value(at),
-        f"ZeRO stage 2 accumulates over {steps.get()} micro batches on {version_named(view.version)}, which keeps the "
-        "last one only: the model learns from a part of its data, without an error (fixed in 0.18.3)",
+        f"ZeRO stage 2 on {version_named(view.version)} keeps only the last of {steps.get()} accumulated micro"
+        " batches, "
+        "silently",
         hint="Upgrade to `deepspeed>=0.18.3`, or use ZeRO stage 1",
         related=(*version_origin(view.version), *labelled(steps.origins[:2], "accumulates")),
         severity=Severity.INFO if plan.command.in_docs else None,

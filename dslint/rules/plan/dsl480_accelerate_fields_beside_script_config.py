@@ -88,9 +88,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     names = ", ".join(f"`{pointer.rpartition('/')[2]}`" for pointer in found)
     yield META.finding(
         view.doc.key(found[0]),
-        f"{names} here and `{plan.config_path.get()}` passed to the Trainer: every process stops with a ValueError "
-        "about `deepspeed_config_file`",
-        hint="Delete it here and say it in the DeepSpeed config, or do not pass the config to the script",
+        f"{names} is set here, but `{plan.config_path.get()}` is passed to the Trainer: every process stops with a "
+        "ValueError",
+        hint="Delete it here and set it in the DeepSpeed config, or do not pass the config to the script",
         related=_related(plan),
         severity=Severity.WARNING if plan.command.in_docs else view.severity(Severity.ERROR),
         pointer=found[0],

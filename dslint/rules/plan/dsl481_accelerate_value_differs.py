@@ -101,13 +101,13 @@ def _number(fact: Fact[Any]) -> float | None:
 def _finding(plan: RunPlan, view: AccelerateView, name: str, argument: str, theirs: Fact[Any]) -> Finding:
     pointer = view.pointer(name)
     edits = delete_member(view.doc, pointer)
-    source = theirs.at() if theirs.origins else f"{theirs.get()} by default"
+    source = f"{theirs.get()}" if theirs.origins else f"{theirs.get()} by default"
     places = tuple(place.labelled(f"{argument} {theirs.get()}") for place in theirs.origins)
     return META.finding(
         view.doc.value(pointer),
-        f"`{name}` is {view.doc.get(pointer)} here but `{argument}` of the Trainer is {source}: it compares the two "
-        "and stops with a ValueError",
-        hint="Delete the line: the number of the Trainer then rules",
+        f"`{name}` is {view.doc.get(pointer)} here but `{argument}` of the Trainer is {source}: it stops with a "
+        "ValueError",
+        hint="Delete the line: the number of the Trainer then counts",
         related=(*places, plan.command.location.labelled("the command that starts this run")),
         fix=Fix("Delete the line", edits, Safety.UNSAFE) if edits else None,
         severity=Severity.WARNING if plan.command.in_docs else view.severity(Severity.ERROR),

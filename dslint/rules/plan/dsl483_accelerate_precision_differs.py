@@ -2,7 +2,7 @@
 
 **Why it hurts.** `fp16` against `bf16.enabled: true`, or the other way round, stops every process: `ValueError:
 --mixed_precision arg cannot be set to fp16 when bf16 is set in the DeepSpeed config file`. Against a precision that the
-config switches off, the config wins without a word: `--mixed_precision bf16` with `"bf16": {"enabled": false}` trains
+config switches off, the config wins silently: `--mixed_precision bf16` with `"bf16": {"enabled": false}` trains
 in fp32.
 
 **Fix.** `"auto"` in `fp16.enabled` and `bf16.enabled`, which accelerate fills in; or the same precision in both places.
@@ -87,7 +87,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     pointer, effect, severity = said
     yield META.finding(
         flag.location,
-        f"`--mixed_precision {word}` and `{dotted_key(pointer)}` is {str(truth(doc.get(pointer))).lower()} "
+        f"`--mixed_precision {word}`, but `{dotted_key(pointer)}` is {str(truth(doc.get(pointer))).lower()} "
         f"in `{doc.path}`: {effect}",
         hint='Write `"auto"` in the config, or the same precision in both places',
         related=(doc.value(pointer, "the precision of the DeepSpeed config"), *_places(named.origins)),

@@ -86,9 +86,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, _POINTER, "true")
     yield META.finding(
         doc.value(_POINTER),
-        f'`{_KEY}` is `"auto"`, which accelerate and transformers fill with false: what is saved of the model has no '
-        "usable weights",
-        hint=f"Set `{_KEY}` to true if this run saves its model",
+        f'`{_KEY}` is `"auto"`, which becomes false: the saved model has no usable weights',
+        hint=f"Set `{_KEY}` to true if this run saves its model: accelerate and transformers fill in false",
         related=(plan.command.location.labelled("the command that starts this run"),),
         fix=Fix(f"Set `{_KEY}` to true", edits, Safety.UNSAFE) if edits else None,
         severity=Severity.INFO if plan.command.in_docs else None,

@@ -65,9 +65,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         edits = insert_member(doc, "", name, '{"enabled": "auto"}')
         yield META.finding(
             doc.value("/zero_optimization") if doc.has("/zero_optimization") else doc.value(""),
-            f"`{name}` is asked for and the config has no section `{name}`: code that asks the "
-            "config for its precision gets fp32",
+            f"`{name}` is requested but the config has no section `{name}`: code that asks the config gets fp32",
             hint=f'Add `"{name}": {{"enabled": "auto"}}`',
-            related=(asked.origins[0].labelled(f"{name} is asked for"),),
+            related=(asked.origins[0].labelled(f"{name} is requested"),),
             fix=Fix(f'Add `"{name}": {{"enabled": "auto"}}`', edits, Safety.UNSAFE) if edits else None,
         )

@@ -84,11 +84,11 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     if optim.get() in _BECOMES_ADAM:
         effect = "accelerate silently trains with DeepSpeedCPUAdam instead"
     else:
-        effect = "accelerate replaces it by a DeepSpeed class that cannot take its parameters: a `TypeError`"
+        effect = "accelerate's replacement class raises `TypeError`"
     edits = insert_member(doc, "", "zero_force_ds_cpu_optimizer", "false")
     yield META.finding(
         optim.origins[0] if optim.origins else plan.command.location,
-        f"`optim` is `{optim.get()}`, and the DeepSpeed config offloads the optimizer to the {device.get()}: {effect}",
+        f"`optim` is `{optim.get()}`, but the optimizer is offloaded to the {device.get()}: {effect}",
         hint='Use AdamW, or set `"zero_force_ds_cpu_optimizer": false`',
         related=tuple(o.labelled("the optimizer is offloaded here") for o in device.origins),
         fix=Fix('Add `"zero_force_ds_cpu_optimizer": false`', edits, Safety.UNSAFE) if edits else None,

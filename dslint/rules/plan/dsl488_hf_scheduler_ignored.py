@@ -60,11 +60,11 @@ EXAMPLES = (
 )  # fmt: skip
 
 _SHAPES = {
-    "WarmupLR": ("constant_with_warmup", "constant", "a learning rate that never decays"),
-    "WarmupDecayLR": ("linear", "linear", "a linear decay"),
-    "WarmupCosineLR": ("cosine", "cosine", "a cosine decay"),
-    "OneCycle": ("", "", "one cycle"),
-    "LRRangeTest": ("", "", "a range test"),
+    "WarmupLR": ("constant_with_warmup", "constant", "the rate never decays"),
+    "WarmupDecayLR": ("linear", "linear", "the rate decays linearly"),
+    "WarmupCosineLR": ("cosine", "cosine", "the rate decays as a cosine"),
+    "OneCycle": ("", "", "it runs one cycle"),
+    "LRRangeTest": ("", "", "it runs a range test"),
 }
 
 
@@ -81,8 +81,8 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     edits = delete_member(doc, "/scheduler")
     yield META.finding(
         asked.origins[0],
-        f"`lr_scheduler_type` is `{asked.get()}`, but the DeepSpeed config has a scheduler of its own, which wins "
-        f"without a message: `{kind.get()}` gives {shape[2]}",
+        f"`lr_scheduler_type` `{asked.get()}` is silently overruled by `{kind.get()}` of the DeepSpeed config:"
+        f" {shape[2]}",
         hint="Delete `scheduler` from the config, or drop the argument",
         related=(*(o.labelled("the scheduler that runs") for o in kind.origins),),
         fix=Fix("Delete `scheduler` from the config", edits, Safety.UNSAFE) if edits else None,

@@ -29,7 +29,7 @@ META = RuleMeta(
     name="hf-arguments-exclude-deepspeed",
     kind="plan",
     severity=Severity.ERROR,
-    summary="Arguments of the Trainer that cannot stand together under DeepSpeed",
+    summary="Arguments of the Trainer that cannot be combined under DeepSpeed",
     depends_on_run=True,
     needs=("config",),
 )
@@ -57,8 +57,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if fsdp.get_or("") and fsdp.origins:
         yield META.finding(
             fsdp.origins[0],
-            f"`fsdp` is `{fsdp.get()}` in a run with a DeepSpeed config: the Trainer stops, since it can "
-            "use one of the two",
+            f"`fsdp` is `{fsdp.get()}` in a run with a DeepSpeed config: the Trainer accepts only one and stops",
             hint="Drop `--fsdp` or `--deepspeed`",
             related=tuple(o.labelled("the DeepSpeed config") for o in plan.config_path.origins),
             severity=severity,
@@ -67,8 +66,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if only.get_or(False) and best.get_or(False) and only.origins:
         yield META.finding(
             only.origins[0],
-            "`save_only_model` is on together with `load_best_model_at_end`, which under DeepSpeed loads whole "
-            "checkpoints: the Trainer stops with a `ValueError`",
+            "`save_only_model` and `load_best_model_at_end` exclude each other under DeepSpeed: the Trainer stops",
             hint="Drop one of the two",
             related=tuple(o.labelled("the best model is loaded at the end") for o in best.origins),
             severity=severity,

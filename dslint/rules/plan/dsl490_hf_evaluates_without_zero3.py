@@ -73,8 +73,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     yield META.finding(
         asked.origins[0],
-        f"this run evaluates without training at ZeRO stage {stage.get()}: the Trainer stops with "
-        "`ValueError: ZeRO inference only makes sense with ZeRO Stage 3`",
+        f"this run evaluates without training at ZeRO stage {stage.get()}: the Trainer accepts only stage 3 and stops",
         hint="Leave `--deepspeed` out for evaluation, or use a config of stage 3",
         related=tuple(o.labelled(f"ZeRO stage {stage.get()}") for o in stage.origins),
         severity=Severity.INFO if plan.command.in_docs else None,

@@ -67,7 +67,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     edits = insert_member(doc, "", _KEY[1:], '"auto"')
     yield META.finding(
         doc.value(""),
-        f"`gradient_clipping` is missing: {does}, and `max_grad_norm` {_shown(norm)} of the Trainer is never applied",
+        f"`gradient_clipping` is missing: {does}, and the Trainer's `max_grad_norm` {_shown(norm)} is never applied",
         hint='Add `"gradient_clipping": "auto"`: `max_grad_norm` then fills it',
         related=(
             *(o.labelled(f"max_grad_norm {norm.get():g}") for o in norm.origins),
@@ -89,10 +89,10 @@ def _clips(view: ConfigView, norm: Fact[float]) -> tuple[str, Severity] | None:
     if runs == "yes":
         return None if value == 1 else (f"{version_named(view.version)} clips at 1.0", Severity.WARNING)
     if value not in (0, 1):
-        return f"DeepSpeed clips at 1.0 since {_CHANGED}, and not at all before", Severity.WARNING
+        return f"DeepSpeed clips at 1.0 since {_CHANGED} and not before", Severity.WARNING
     if not view.version.is_known or not value:
         return None
-    return f"DeepSpeed before {_CHANGED} does not clip, and {version_named(view.version)} allows it", Severity.INFO
+    return f"{version_named(view.version)} may not clip", Severity.INFO
 
 
 def _same(peer: Peer, norm: Fact[float]) -> bool:

@@ -62,9 +62,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     if own.is_guarded and not wants:
         return
     if own.is_guarded:
-        what = "its own learning rates and groups are silently ignored"
+        what = "its learning rates and groups are silently ignored"
     else:
-        what = "accelerate stops the run, which has two optimizers"
+        what = "accelerate stops, since the run has two optimizers"
     edits = delete_member(doc, _KEY)
     yield META.finding(
         doc.key(_KEY) or doc.value(""),

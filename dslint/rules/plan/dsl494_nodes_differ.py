@@ -1,5 +1,5 @@
 """**What.** Commands that start one job, each on its own node, contradict each other: another `--nnodes`, port, address
-or rendezvous, or the same node rank twice. They stand in files of their own (`node0.sh` and `node1.sh`), or in one file
+or rendezvous, or the same node rank twice. They are in files of their own (`node0.sh` and `node1.sh`), or in one file
 with a rank for each node; for `accelerate launch`, the values may come from its YAML files.
 
 **Why it hurts.** The nodes wait for each other at different places, or for a node that nobody starts, until the
@@ -121,7 +121,7 @@ def _finding(plan: RunPlan, difference: NodeDifference) -> Finding:
     return META.finding(
         difference.location,
         _SAID[difference.what].format(here=difference.here, there=difference.there),
-        hint="Say it once for all nodes: in a file that both source, or in one script with the rank as argument",
+        hint="Set it once for all nodes: in a file that both source, or in one script with the rank as argument",
         related=(other.labelled(f"the first node: {difference.there}"),),
         severity=Severity.WARNING if plan.command.in_docs or _is_harmless_today(difference) else None,
         facts={"what": difference.what, "here": difference.here, "there": difference.there},

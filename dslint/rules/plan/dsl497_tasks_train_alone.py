@@ -103,12 +103,10 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if any(not command.variable(name).is_absent for name in _SET):
         return
     count = plan.world_size.get()
-    effect = (
-        "each of them trains alone, on the same GPU" if ranks.how == ACCELERATE else "each stops, for `RANK` is not set"
-    )
+    effect = "each trains alone, on the same GPU" if ranks.how == ACCELERATE else "each stops, since `RANK` is not set"
     yield META.finding(
         (command.script or command.words[0]).location,
-        f"`{command.launcher}` starts {count} processes, and nothing tells them of each other: {effect}",
+        f"`{command.launcher}` starts {count} processes, but nothing connects them: {effect}",
         hint="Start `torchrun` or `accelerate launch` once on each node",
         related=(*plan.world_size.origins, ranks.location.labelled("asks for `RANK` and `WORLD_SIZE`")),
         severity=Severity.INFO if command.in_docs else None,

@@ -2,24 +2,24 @@
 
 **What.** A collective (`dist.barrier()`, `model_engine.save_checkpoint(...)`, `accelerator.gather(...)`,
 `trainer.evaluate()`, the forward of an FSDP model, the backward of a DDP model, `fabric.barrier()`, ...), or a function
-of the project that runs one (imports are followed), stands behind a test that only some ranks pass: `if rank == 0:`,
+of the project that runs one (imports are followed), is under a test that only some ranks pass: `if rank == 0:`,
 `if accelerator.is_main_process:`, after `if rank != 0: return`, under `@rank_zero_only`.
 
-**Why it hurts.** The ranks behind the test wait for partners that never come. The job stands still, with the GPUs
+**Why it hurts.** The ranks under the test wait for partners that never come. The job is still, with the GPUs
 at 100 %, until the process-group timeout (10 to 30 minutes) ends it; or the waiting call pairs up with the *next*
 collective of the other ranks, which then fail or read the wrong data. A checkpoint saved this way is lost: the
 first thing that `save_checkpoint` does is a barrier.
 
-**Fix.** Call the collective on every rank and keep only logging, printing and tokenizer saving behind the test.
+**Fix.** Call the collective on every rank and keep only logging, printing and tokenizer saving under the test.
 `save_checkpoint`, `save_16bit_model` and `trainer.save_model` choose the writing ranks themselves. The fix dedents
-the call where it is the only statement behind a plain rank test.
+the call where it is the only statement under a plain rank test.
 
 **When it stays quiet.** The other ranks run the same operation on their own path (`if/else` with the same call on
 both sides, `if rank != 0: barrier()` ... `if rank == 0: barrier()`, context managers like `main_process_first`);
 the test is the same on every rank (`rank == -1`, `is_initialized()`, `step % n == 0`, `state.should_save`); the
 call works on a subgroup (`group=`); the others leave before the process group is made, or are a set that the file
 does not tell (`rank % tp == 0`, `rank < n`), or work in a loop without an end on what callbacks of rank 0 send; the
-helper behind the test runs no collective, tests the rank itself, or tests a rank that it is told and is told `rank=-1`;
+helper under the test runs no collective, tests the rank itself, or tests a rank that it is told and is told `rank=-1`;
 every call passes a constant for the rank.
 Where the call runs only for callers that leave an argument out, and none in the file does, it is an information.
 Calls that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
@@ -93,14 +93,14 @@ META = RuleMeta(
 
 _HINTS = {
     "save_checkpoint": "Call `save_checkpoint` on every rank: each writes its own part of the checkpoint; keep only"
-    " logging and tokenizer saving behind the test",
+    " logging and tokenizer saving under the test",
     "save_model": "Call `save_model` on every rank: the trainer writes from the main rank itself",
     "push_to_hub": "Call `push_to_hub` on every rank: the trainer uploads from the main rank itself",
     "save_state": "Call `save_state` on every rank: accelerate chooses the writing ranks itself",
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
-    "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
+    "evaluate": "Evaluate on every rank and keep only the logging of the metrics under the test",
 }
-_HINT = "Call it on every rank and keep only logging behind the test"
+_HINT = "Call it on every rank and keep only logging under the test"
 _TOGETHER = "Tell all ranks what was decided (`dist.broadcast`), and let them leave together"
 
 
@@ -123,14 +123,14 @@ def _finding(run: RunQuery, parting: Parting) -> Finding:
     who, others = parted.sides(run, parting)
     key = parted.key(parting.event)
     release = since(run, parting.event)
-    what = f"from {release} on, {parted.what(run, parting)}" if release else parted.what(run, parting)
+    what = f"since {release}, {parted.what(run, parting)}" if release else parted.what(run, parting)
     optional = left_out(module, node)
     what = f"without `{optional}`, {what}" if optional else what
     return run.finding(
         META,
         module,
         node,
-        f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
+        f"{what}, but {who}: {others}, and the job hangs",
         hint=_TOGETHER if parting.inner is not None else _HINTS.get(key, _HINT),
         related=(
             parted.test_place(run, parting),

@@ -2,26 +2,26 @@
 
 **What.** `trainer.save_model(...)`, `trainer.push_to_hub(...)`, `accelerator.save_state(...)`,
 `accelerator.get_state_dict(...)`, `engine.save_16bit_model(...)`, a forward or `generate` of the trained model, or
-`with deepspeed.zero.GatheredParameters(...)` stands behind a test that only some ranks pass.
+`with deepspeed.zero.GatheredParameters(...)` is under a test that only some ranks pass.
 
 **Why it hurts.** With plain data parallelism and ZeRO up to stage 2 every rank holds all weights, and nothing happens.
 Under ZeRO stage 3 (and fully sharded data parallelism) each of these calls gathers the partitions of all ranks: rank 0
 waits for the others until the process-group timeout. Worse, after a lonely forward the call returns a value, because
 its gathering pairs up with the *next training step* of the other ranks, which then hangs or reads foreign weights. The
-script has worked for months, and stands still the day somebody passes another config. `accelerator.save_state` begins
+script has worked for months, and is still the day somebody passes another config. `accelerator.save_state` begins
 the checkpoint of a DeepSpeed engine with a barrier at every stage: it waits as soon as DeepSpeed is used at all.
 
 **Fix.** Call it on every rank: the trainer and the engine choose the writing rank themselves. Keep printing, logging
-and uploading by hand behind the test.
+and uploading by hand under the test.
 
 **When it stays quiet.** The stage is known to be below 3 (but for `save_state`); the other ranks make the same call on
-their own path; the helper behind the test runs no such call; the model is a copy that
+their own path; the helper under the test runs no such call; the model is a copy that
 nobody prepared (`ema`); something unknown may let the other ranks in (`is_main or
 uses_sharding`). The severity follows what is known: *error* when stage 3 is known (from the launch command and its
 config, or from the script), for `save_state` when any stage is; *warning* for saving when the script uses DeepSpeed
 and its stage is not known; *info* for a forward then, and when nothing in the project speaks of DeepSpeed.
 
-**Evidence.** Two ranks: `trainer.save_model` behind `is_world_process_zero()` passes with DDP and ZeRO-2 and hangs
+**Evidence.** Two ranks: `trainer.save_model` under `is_world_process_zero()` passes with DDP and ZeRO-2 and hangs
 with ZeRO-3 until it is killed (transformers 5.23, deepspeed 0.19.8; `Trainer.save_model` calls
 `accelerator.get_state_dict`); a forward on rank 0 passes with ZeRO-2 and ends in the timeout of the next training step
 with ZeRO-3; `save_16bit_model` and `GatheredParameters` on rank 0 time out with ZeRO-3.
@@ -116,24 +116,24 @@ def _finding(run: RunQuery, parting: Parting, needs: str, here: StageHere) -> Fi
     who, others = parted.sides(run, parting)
     sharded = () if here.stage is not None else _fsdp(run)
     severity = Severity.ERROR if needs == FSDP else _severity(run, parting.event, here, is_fsdp=bool(sharded))
-    under = "where FSDP shards the model" if sharded else "with DeepSpeed" if needs == DEEPSPEED else f"under {ZERO3}"
-    what = f"`{parted.called(run, parting)}` must be called by every rank {under}"
+    under = "with FSDP" if sharded else "with DeepSpeed" if needs == DEEPSPEED else f"under {ZERO3}"
+    what = f"`{parted.called(run, parting)}` needs every rank {under}"
     if parting.via is not None:
         what = f"`{parted.called(run, parting)}` runs `{key}`, which needs every rank {under}"
     if severity is Severity.ERROR:
-        effect = f"{others}, and the job hangs until the process-group timeout"
+        effect = f"{others}, and the job hangs"
     elif sharded:
-        effect = f"{others}, and the job hangs when the full state is gathered"
+        effect = "the job hangs when the full state is gathered"
     elif needs == DEEPSPEED:
-        effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage"
+        effect = "a hang with DeepSpeed at any stage, harmless with plain data parallelism"
     else:
-        effect = "harmless up to stage 2, a hang with stage 3, and the stage of this run is not known"
+        effect = "a hang at stage 3, which may be in use"
     return run.finding(
         META,
         module,
         node,
         f"{what}, but {who}: {effect}",
-        hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
+        hint=_HINTS.get(key, "Call it on every rank and keep only logging under the test"),
         related=(
             parted.test_place(run, parting),
             *sharded,

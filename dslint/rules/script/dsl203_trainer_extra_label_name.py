@@ -3,7 +3,7 @@
 **Why it hurts.** With more than one name the labels of an evaluation step become a tuple, and every tensor in it is
 padded (in dimension 1 only) and gathered from all ranks. A key that holds text or dicts raises `TypeError: Unsupported
 types (<class 'str'>) passed to _pad_across_processes`. A key that is missing on one rank, or whose shapes differ
-between ranks, makes the ranks gather different things: NCCL waits for ever, gloo aborts with a size mismatch. The
+between ranks, makes the ranks gather different things: NCCL waits forever, gloo aborts with a size mismatch. The
 evaluation that worked on one GPU never returns on eight. A key that no batch holds is worse than an error: `eval_loss`
 and the metrics vanish from the results, and nothing says so.
 

@@ -2,11 +2,11 @@
 
 **What.** A test on the data of this rank (`torch.isnan(loss)`, `len(batch) == 0`, `mask.sum() == 0`) decides over a
 collective: `continue`, `break` or `return` before `model_engine.backward(...)`, `loss.backward()` of a DDP model or an
-`all_reduce`, or the collective stands in one branch only.
+`all_reduce`, or the collective is in one branch only.
 
-**Why it hurts.** The other ranks do not see this batch and go on: their backward waits for the rank that skipped, until
-the process-group timeout. When each rank skips one batch at another step, nothing hangs, and gradients of different
-steps are averaged without a word.
+**Why it hurts.** The other ranks do not see this batch and continue: their backward waits for the rank that skipped,
+until the process-group timeout. When each rank skips one batch at another step, nothing hangs, and gradients of
+different steps are averaged silently.
 
 **Fix.** Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
 let all of them skip; or keep the graph and multiply the loss by 0.
@@ -16,7 +16,7 @@ way as soon as there are fewer items than ranks. A rank that does not find the s
 (`state_{rank}.json`) begins at step 0, and makes more steps than the others.
 
 The loops of `transformers` and Lightning look at flags (`control.should_training_stop`, `trainer.should_stop`) that are
-each rank's own: setting one behind a test of the rank is the same mistake.
+each rank's own: setting one under a test of the rank is the same mistake.
 
 **When it stays quiet.** The tested value went through an `all_reduce`, `gather` or `broadcast`; the test asks for a
 step counter, an argument, a shape, a key or `None`, which are usually the same on all ranks; the branch raises (the
@@ -116,19 +116,18 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
             continue
         module = parting.test.module
         cause, label = parted.cause(parting)
-        does = "makes" if parting.on_true else "skips"
-        others = "the other ranks do not come" if parting.on_true else "the other ranks wait for it there"
+        does = "calls" if parting.on_true else "skips"
+        others = "waits for the others" if parting.on_true else "leaves the others waiting"
         name = parted.called(run, parting)
         yield run.finding(
             META,
             module,
             parting.test.node if isinstance(parting.test.node, ast.If) else test,
-            f"`{run.text(module, test)}` {cause}, and a rank for which it is true {does} `{name}`: {others}"
-            " until the process-group timeout, or take its next call for this one",
+            f"`{run.text(module, test)}` {cause}: a rank that {does} `{name}` alone {others}",
             hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
             " them decide alike; or multiply the loss by 0",
             related=(
-                run.location(*parted.place(parting), "what the ranks do not share"),
+                run.location(*parted.place(parting), "the call that the ranks do not share"),
                 *parted.begins(run, parting, label),
             ),
             severity=Severity.INFO if _is_guess(parting, test) else META.severity,
@@ -147,8 +146,8 @@ def _flags(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}` is set on some ranks only, and the loop of each rank looks at its"
-            " own: a rank that stops (or saves, or evaluates) alone leaves the others in their next collective",
+            f"`{run.text(event.module, event.node)}` is set on some ranks only: a rank that stops alone leaves the"
+            " others in their next collective",
             hint="Set it on every rank from a value that they share: broadcast it, or"
             " `trainer.strategy.reduce_boolean_decision(...)`",
             related=tuple(

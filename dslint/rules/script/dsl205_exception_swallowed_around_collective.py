@@ -1,10 +1,10 @@
-"""An exception on one rank is caught, and the rank goes on without the step that the others make.
+"""An exception on one rank is caught, and the rank continues without the step that the others make.
 
 **What.** The body of a `try` runs a forward, `backward` or `step` of an engine or DDP model; a handler for
-`Exception`, `RuntimeError`, `torch.cuda.OutOfMemoryError` or the like logs it and goes on (`continue`, `pass`,
+`Exception`, `RuntimeError`, `torch.cuda.OutOfMemoryError` or the like logs it and continues (`continue`, `pass`,
 `return`).
 
-**Why it hurts.** Out of memory, a broken sample or a NaN check strikes one rank, at one step. The others stand in the
+**Why it hurts.** Out of memory, a broken sample or a NaN check strikes one rank, at one step. The others are in the
 backward of that step and wait. When the rank comes back with its next batch, its calls pair up with the wrong calls of
 the others: the job hangs at the end, or sums belong to different steps and nothing says so.
 
@@ -19,10 +19,10 @@ in the same way by the rank whose item fails.
 
 **When it stays quiet.** `KeyboardInterrupt`, which all ranks get, and the end of the loader
 (`except StopIteration: break`). A `try` that comes to its end is the failure (`else:
-raise`, `assert 0` behind it), or the function is a test, so that the exception is expected everywhere; the handler ends
+raise`, `assert 0` after it), or the function is a test, so that the exception is expected everywhere; the handler ends
 with `raise`, `sys.exit(1)`, `os._exit(1)` or `os.abort()`; it makes the same calls as the body; the body holds no call
 of a distributed model (in a loop: nor a function of the file that makes one). The severity is *error* where the handler
-goes on with the loop.
+continues with the loop.
 
 **Evidence.** Two ranks of a DDP model: out of memory caught on one rank ends in the timeout of the other; a swallowed
 `ValueError` before an `all_reduce` made one rank receive the sum of another record, 21 instead of 30, with exit code 0
@@ -48,7 +48,7 @@ META = RuleMeta(
     name="exception-swallowed-around-collective",
     kind="script",
     severity=Severity.ERROR,
-    summary="a caught exception lets one rank go on without the step that the others make",
+    summary="a caught exception lets one rank continue without the step that the others make",
     markers=(
         r"\n[ \t]+except\b",
         r"\.backward\(|\.step\(|train_batch\(|all_reduce|all_gather|gather\(|gather_object|broadcast|barrier\(|reduce\("
@@ -135,8 +135,8 @@ def _waiting(run: RunQuery, found: Caught, event: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"a rank that catches an exception of its own calls `{name}`, and waits there for the other ranks, which are"
-        " still in the code above: the job hangs, and the exception is not seen",
+        f"a rank that catches its own exception calls `{name}` and waits there for the others: the job hangs,"
+        " and hides the exception",
         hint="Let the exception end the job; save regularly in the loop, which all ranks run",
         related=(run.location(found.node.module, found.node.node, "one rank may fail here"),),
         severity=Severity.WARNING,
@@ -146,13 +146,12 @@ def _waiting(run: RunQuery, found: Caught, event: Event) -> Finding:
 
 def _going_on(run: RunQuery, found: Caught, missed: Event) -> Finding:
     name = run.text(missed.module, getattr(missed.node, "func", missed.node))
-    then = "goes on with the loop" if found.is_repeated else "goes on"
+    then = "continues the loop" if found.is_repeated else "continues"
     return run.finding(
         META,
         found.node.module,
         found.handler.type or found.handler,
-        f"a rank that catches the exception {then} without `{name}`, which the other ranks wait in until"
-        " the process-group timeout; later calls of this rank pair up with the wrong calls of the others",
+        f"a rank that catches the exception {then} without `{name}`: the others hang, or its next calls mismatch",
         hint="Let the exception end the job, catch it around the loading of data only, or let all ranks agree to skip"
         " the step",
         related=(run.location(missed.module, missed.node, "the others wait here"),),

@@ -1,6 +1,6 @@
 """The ranks make the same collectives in another order, or each with a root of its own.
 
-**What.** On the two sides of a rank test the same collectives stand in different order (`all_reduce(loss)` before
+**What.** On the two sides of a rank test the same collectives are in different order (`all_reduce(loss)` before
 `all_reduce(tokens)` here, after it there), or a `broadcast`, `reduce`, `gather` or `scatter` names the rank of the
 process itself as its root: `dist.broadcast(x, src=rank)`, or the two sides name different roots.
 
@@ -11,7 +11,7 @@ the root, each sends and nobody receives, until the timeout.
 
 **Fix.** Make the calls in one order, outside of the test; name one root, the same number on every rank (`src=0`).
 
-**When it stays quiet.** The operations of the two sides are not all known; conditions or loops stand between them; the
+**When it stays quiet.** The operations of the two sides are not all known; conditions or loops are between them; the
 call is on a subgroup (`group=`), where each group may have its own root; the other arm of an
 `if` makes the same call (the rank that holds a tensor sends it, the others name that rank).
 
@@ -69,7 +69,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         yield run.finding(
             META,
             *parted.place(parting),
-            f"some ranks run `{mine}` while the others run `{theirs}`: {effect}",
+            f"some ranks run `{mine}` while others run `{theirs}`: {effect}",
             hint=hint,
             related=(
                 parted.test_place(run, parting),
@@ -104,8 +104,8 @@ def _roots(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, given)}` is another number on every rank, so that each rank takes itself for the"
-            f" root of `{name}`: nobody takes the other part, and the job hangs until the process-group timeout",
+            f"`{run.text(event.module, given)}` differs on every rank: each acts as the root of `{name}`, and the job"
+            " hangs",
             hint=f"Pass one number that is the same everywhere, such as `{keyword}=0`",
             related=(run.location(event.module, given, "the rank of the process"),),
             facts={"what": "root", "collective": name},
@@ -130,11 +130,11 @@ def _may_be_meant(alt: Alt, event: Event) -> bool:
 
 
 _ORDER = (
-    "collectives pair up by their order, so that values which do not belong together are exchanged, or the job hangs",
+    "the calls pair up by order, and mix values or hang",
     "Make these calls in the same order on every rank, best outside of the test",
 )
 _ROOT = (
-    "each side takes another rank for the root, and the job hangs until the process-group timeout",
+    "the roots differ, and the job hangs",
     "Name one root, the same number on every rank",
 )
 

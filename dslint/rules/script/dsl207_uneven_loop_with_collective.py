@@ -1,12 +1,12 @@
 """A loop over the items of this rank runs a collective in every iteration, and the ranks may have different counts.
 
-**What.** The work is dealt out with `range(rank, n, world_size)`, `data[rank::world_size]`,
+**What.** The work is distributed with `range(rank, n, world_size)`, `data[rank::world_size]`,
 `np.array_split(data, world_size)[rank]`, consecutive parts of `ceil(n / world_size)`, `if i % world_size == rank`,
 `dataset.shard(world_size, rank)` or `split_between_processes(data)`, also in a sampler, a `Subset` or an
 `IterableDataset` of the file, and the body of the loop runs a collective: an explicit one, the forward or `generate` of
 a model that ZeRO stage 3 partitions, or the backward of a DDP model.
 
-**Why it hurts.** When the number of items is no multiple of the world size, some ranks make one iteration more than
+**Why it hurts.** When the number of items is not a multiple of the world size, some ranks make one iteration more than
 the others. That last collective waits for ranks that have already left the loop: the job hangs at the very end
 until the process-group timeout, or pairs up with a later collective. It typically shows as "5 of 8 GPUs finish".
 
@@ -22,9 +22,9 @@ with one gather after the loop); the function pads, truncates or checks the rema
 batches: timeout; with `join()`: passes. An `all_reduce` for each of five items over gloo, timeout 8 s (torch 2.13):
 `i = rank; while i < n: ...; i += world_size`, `if i % world_size != rank: continue` and `if i % world_size == rank:`
 all end the same way. Both ranks make two calls, rank 0 makes a third: `Timed out waiting 8000ms for recv operation`
-when rank 1 stays alive, a lost connection at once when rank 1 has ended. When rank 1 goes on to a `barrier()`, the two
-calls do not match, and both ranks time out. Four items, or five padded to six: every variant passes. `while True:` left
-by `break` or `return` at `i >= n` times out too; dslint leaves these alone: it cannot tell where such a loop ends.
+when rank 1 stays alive, a lost connection at once when rank 1 has ended. When rank 1 continues to a `barrier()`, the
+two calls do not match, and both ranks time out. Four items, or five padded to six: every variant passes. `while True:`
+left by `break` or `return` at `i >= n` times out too; dslint leaves these alone: it cannot tell where such a loop ends.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         module, node = shares.cut(run, parting)
         is_backward = "backward" in parting.event.tags and family(parting.event) in ("torch", "accelerate")
-        what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
-        what += f", which runs `{parted.key(parting.event)}`" if parting.via is not None else ""
+        what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting, 40)}`"
+        what += f" (`{parted.key(parting.event)}`)" if parting.via is not None else ""
         wait = run.waits.of(parting.event)
-        what += f", which gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""
-        asked, turn = parted.test_node(parting), "batch of them" if parting.in_batches else "iteration"
+        gathers = f", gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""
+        asked, turn = parted.test_node(parting), "batch of items" if parting.in_batches else "iteration"
         loop = run.location(module, asked, "the ranks run this loop a different number of times")
         share = run.origin(parting.test.subject if isinstance(parting.test, Loop) else None, "the share of this rank")
         here = run.location(module, node)
@@ -98,12 +98,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             node,
-            f"`{run.text(module, node)}` gives the ranks different numbers of items{_numbers(run, parting)}, and each"
-            f" {turn} runs {what}: ranks with an item more wait for the others until the process-group timeout",
+            f"`{run.text(module, node, 50)}` gives ranks different numbers of items{_numbers(run, parting)}: those"
+            f" with more hang in {what}",
             hint=_hint(node, is_backward=is_backward),
             related=(
                 *((loop,) if node is not asked else ()),
-                run.location(*parted.place(parting), "needs every rank each time"),
+                run.location(*parted.place(parting), f"needs every rank in each {turn}{gathers}"),
                 *(place for place in share if (place.path, place.span) != (here.path, here.span)),
             ),
             severity=Severity.WARNING if is_backward else Severity.ERROR,
@@ -123,8 +123,8 @@ def _numbers(run: RunQuery, parting: Parting) -> str:
     """Return the sum that does not come out even, or when it would."""
     total, ranks = shares.known_total(parting), run.context.world_size.get_or(0)
     if total is not None and ranks:
-        return f" ({total} items, {ranks} ranks)"
-    return " unless their number is a multiple of the world size"
+        return f" ({total} over {ranks} ranks)"
+    return ""
 
 
 def _hint(cut: ast.AST, *, is_backward: bool) -> str:

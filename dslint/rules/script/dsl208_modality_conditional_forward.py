@@ -97,7 +97,7 @@ def _is_filled(found: Skipped) -> bool:
 def _words(run: RunQuery, left: LeftOut) -> tuple[str, str]:
     """Return the code of what runs, and of the test that decides about it."""
     name = run.text(left.via.module, getattr(left.via.node, "func", left.via.node))
-    return name, run.text(left.found.test.module, _asked(left.found))
+    return name, run.text(left.found.test.module, _asked(left.found), 40)
 
 
 def _asked(found: Skipped) -> ast.AST:
@@ -108,17 +108,15 @@ def _asked(found: Skipped) -> ast.AST:
 
 def _of_images(run: RunQuery, left: LeftOut, stage: int | None) -> Finding:
     found, (name, asked) = left.found, _words(run, left)
-    how = f"`{name}` runs {'without gradients' if found.frozen else 'only'} where `{asked}` decides so, for the batch"
+    how = f"whether `{name}` {'gets gradients' if found.frozen else 'runs'} depends on this rank's batch (`{asked}`)"
     other = (run.location(found.part.module, found.part.node, "with gradients here"),) if found.frozen else ()
     effect = (
-        "the ranks whose batch has it wait for the others, which never gather these weights"
-        if stage == 3
-        else "the gradients of the ranks no longer match in the reduction"
+        "ranks with it hang gathering ZeRO-3 weights" if stage == 3 else "gradients no longer match in the reduction"
     )
     return _finding(
         run,
         left,
-        f"{how} of each rank: when the ranks differ in a step, {effect}",
+        f"{how}: {effect}",
         "Run it on zeros in the other arm and add the result times 0.0, or put a dummy input into every batch",
         stage,
         other,
@@ -130,8 +128,8 @@ def _of_experts(run: RunQuery, left: LeftOut) -> Finding:
     return _finding(
         run,
         left,
-        f"`{name}` runs only where `{asked}` says that this rank has tokens for it: at ZeRO stage 3 the ranks that do"
-        " wait for the others, which never gather these weights",
+        f"`{name}` runs only where this rank has tokens for it (`{asked}`): ranks that do hang gathering ZeRO-3"
+        " weights",
         "Call `deepspeed.utils.set_z3_leaf_modules(model, [...])` with the class of this block",
         3,
     )

@@ -9,7 +9,7 @@ transformers before 4.28 it does not matter whether there is one.
 the loop, and the ranks with longer answers wait for it until the process-group timeout. It happens with the first batch
 in which the answers differ in length.
 
-**Fix.** `synced_gpus=True`: every rank goes on until the last one is done and drops the surplus. The fix adds it. Or
+**Fix.** `synced_gpus=True`: every rank continues until the last one is done and drops the surplus. The fix adds it. Or
 keep an `HfDeepSpeedConfig` alive, made before the model: `generate` then does it of itself.
 
 **When it stays quiet.** The stage is below 3 or not known; `synced_gpus` is passed, or arguments are unpacked;
@@ -106,15 +106,20 @@ def _finding(run: RunQuery, found: Happening, maker: Event) -> Finding:
     is_unpacked = _is_off(event) and not any(keyword.arg == "synced_gpus" for keyword in call.keywords)
     is_ours = event.module.path == run.path and not is_unpacked
     edit = keyword_edit(event.module, call, "synced_gpus", "True") if is_ours else None
-    why = "this release of transformers" if _is_old(run) else "transformers, which does not know of stage 3 here,"
-    why = "the call" if _is_off(event) else why
+    why = (
+        "; this release of transformers does not set it"
+        if _is_old(run)
+        else "; transformers is unaware of stage 3 here"
+    )
+    why = "" if _is_off(event) else why
     return run.finding(
         META,
         event.module,
         call,
-        f"`{run.text(event.module, call.func)}` at ZeRO stage 3 without `synced_gpus=True`: {why} stops each rank "
-        "after its own answer, and the ranks with longer ones wait for it in the next forward until the timeout",
-        hint="Pass `synced_gpus=True`",
+        f"`{run.text(event.module, call.func)}` lacks `synced_gpus=True` at ZeRO stage 3: ranks with longer"
+        " answers hang"
+        " alone",
+        hint=f"Pass `synced_gpus=True`{why}",
         related=run.stages.at(found, maker).places,
         fix=Fix("Keep the ranks together", (edit,)) if edit is not None else None,
         facts={"stage": 3},

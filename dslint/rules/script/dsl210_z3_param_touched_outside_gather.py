@@ -287,8 +287,8 @@ _USES = {
     "writes-parameter": ("rows", "the write is lost, or raises"),
     "writes-tensor": ("fill", "the write is lost, or raises"),
     "initializes": ("init", "the write is lost, or raises"),
-    "loads-state-dict": ("load", "the sizes do not match and `load_state_dict` raises"),
-    "reads-parameter": ("norm", "its shape is (0,) and it holds no values"),
+    "loads-state-dict": ("load", "`load_state_dict` raises"),
+    "reads-parameter": ("norm", "its shape is (0,), and it holds no values"),
 }
 _SHAPES = ("shape", "size")
 _INDEX = "__getitem__"
@@ -338,10 +338,10 @@ def _touch(run: RunQuery, parameters: SpreadParameters, found: Happening) -> _To
     node = _touched(event)
     text = run.text(event.module, node)
     if op == "load":
-        since, what = parameters.of_module(event.receiver, text), f"The parameters of `{text}` belong"
+        since, what = parameters.of_module(event.receiver, text), f"the parameters of `{text}` are"
     else:
         tensor = event.arguments.get("tensor") if op == "init" else event.receiver
-        since, what = parameters.of_parameter(found, tensor, text), f"`{text}` belongs"
+        since, what = parameters.of_parameter(found, tensor, text), f"`{text}` is"
     here = run.stages.at(found)
     return _Touch(found, what, op, effect, since, here) if since is not None and here.is_among(3) else None
 
@@ -355,7 +355,7 @@ def _is_told_apart(found: Happening) -> bool:
 def _read_as(event: Event) -> tuple[str, str]:
     name = event.api.rpartition(".")[2]
     if name == _INDEX:
-        return "index", "an index raises an `IndexError` and a slice is empty"
+        return "index", "indexing raises an `IndexError` and slices are empty"
     return "shape" if name in _SHAPES else "norm", _USES["reads-parameter"][1]
 
 
@@ -382,8 +382,7 @@ def _finding(run: RunQuery, touches: list[_Touch]) -> Finding:
         META,
         event.module,
         event.node,
-        f"{first.what} to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
-        f"parameter is an empty tensor, so {first.effect}",
+        f"{first.what} empty outside `GatheredParameters` at ZeRO stage 3: {first.effect}",
         hint=_HINT,
         related=(
             *others,

@@ -1,11 +1,11 @@
-"""A write to gathered parameters that no rank hands on to the others.
+"""A write to gathered parameters that no rank passes on to the others.
 
 **What.** An assignment or in-place operation on a parameter inside `deepspeed.zero.GatheredParameters(...)`, with
-`modifier_rank` missing or `None`; or with a `modifier_rank` that never comes to the write, because it stands behind a
+`modifier_rank` missing or `None`; or with a `modifier_rank` that never comes to the write, because it is under a
 rank test.
 
-**Why it hurts.** At ZeRO stage 3 the gathered copy is thrown away when the context ends, and each rank has its old
-part again. The initialisation, the averaged embeddings or the loaded weights are gone, and the training goes on from
+**Why it hurts.** At ZeRO stage 3 the gathered copy is discarded when the context ends, and each rank has its old
+part again. The initialisation, the averaged embeddings or the loaded weights are gone, and the training continues from
 what was there before. No error comes, unless the sanity checks of DeepSpeed are on. With `modifier_rank=k` the values
 of rank k are broadcast, and those of the other ranks are dropped.
 
@@ -13,7 +13,7 @@ of rank k are broadcast, and those of the other ranks are dropped.
 since the ranks then continue from one of the draws.
 
 **When it stays quiet.** The body only reads; what is written is not certainly among the gathered parameters
-(a `shadow` copy beside the weights); `enabled=False`; the block stands in a `try` that catches `RuntimeError` by name,
+(a `shadow` copy beside the weights); `enabled=False`; the block is in a `try` that catches `RuntimeError` by name,
 as a test of the sanity checks does; the run is known to be at a stage below 3, where nothing is
 gathered and the write stays.
 
@@ -284,8 +284,7 @@ def _left_out(run: RunQuery, event: Event, gather: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{_maker(run, gather)}` keeps what rank 0 writes (`modifier_rank=0`), and rank 0 does not come to this "
-        "write: at ZeRO stage 3 it is lost when the context ends, without an error",
+        f"rank 0 skips this write, and `{_maker(run, gather)}` keeps only rank 0's values: it is lost at ZeRO stage 3",
         hint="Write on every rank, or on the rank that `modifier_rank` names",
         related=(run.location(gather.module, gather.node, "keeps the values of rank 0"),),
         facts={"modifier_rank": 0, "writer": 1},
@@ -308,8 +307,8 @@ def _lost(run: RunQuery, event: Event, gather: Event, is_by_main: bool) -> Findi
         META,
         event.module,
         event.node,
-        f"`{_target(run, event)}` is written inside `{_maker(run, gather)}` with {said}: at ZeRO stage 3 the gathered "
-        "copy is thrown away when the context ends, and no error says so",
+        f"`{_target(run, event)}` is written in `GatheredParameters` with {said}: at ZeRO stage 3 the write is"
+        " silently lost",
         hint="Pass `modifier_rank=0`, so that the values of rank 0 are broadcast",
         related=(run.location(gather.module, call, "gathers without a modifier rank"),),
         fix=fix,

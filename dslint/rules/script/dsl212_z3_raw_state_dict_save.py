@@ -4,7 +4,7 @@
 without `state_dict=`, where `model` is a DeepSpeed engine, its module, or the model of a Trainer or of
 `accelerator.prepare`, in a run at ZeRO stage 3.
 
-**Why it hurts.** At stage 3 every rank holds a part of each weight, and what stands in the module is an empty tensor.
+**Why it hurts.** At stage 3 every rank holds a part of each weight, and what is in the module is an empty tensor.
 The file is written without an error and holds nothing. It shows when somebody loads it, often after the job and its
 checkpoints are gone.
 
@@ -122,13 +122,12 @@ def _finding(run: RunQuery, found: Happening, state: Happening, maker: Event) ->
     is_whole_model = state is found
     what = f"`{saved}.save_pretrained` without `state_dict=`" if is_whole_model else f"`{saved}.state_dict()`"
     is_adapter = is_whole_model and _is_of_adapters(event)
-    which = "those above `stage3_param_persistence_threshold`" if is_adapter else "these"
+    which = "empty tensors above `stage3_param_persistence_threshold`" if is_adapter else "empty tensors"
     return run.finding(
         META,
         event.module,
         event.node,
-        f"{what} saves the weights as they are in the module, and at ZeRO stage 3 {which} are empty tensors: the "
-        "file is written without an error and lacks them",
+        f"{what} saves {which} at ZeRO stage 3, without an error",
         hint=_hint(maker),
         severity=Severity.WARNING if is_adapter else None,
         related=run.stages.at(found, maker).places,

@@ -1,4 +1,4 @@
-"""transformers does not know of ZeRO stage 3 when the model is loaded.
+"""transformers is unaware of ZeRO stage 3 when the model is loaded.
 
 **What.** `HfDeepSpeedConfig(config)` whose result nobody keeps: as a statement of its own, or in a local variable of a
 function that ends before a model is loaded. Or `HfDeepSpeedConfig(...)` and `TrainingArguments(...)` that come after
@@ -40,7 +40,7 @@ META = RuleMeta(
     name="hf-ds-config-late-or-dropped",
     kind="script",
     severity=Severity.ERROR,
-    summary="transformers does not know of ZeRO stage 3 when the model is loaded",
+    summary="transformers is unaware of ZeRO stage 3 when the model is loaded",
     fix="safe",
     markers=(r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses|\btrl\b",),
     references=(
@@ -96,9 +96,9 @@ def _late(run: RunQuery, found: Happening, told: Event) -> Finding:
         META,
         load.module,
         load.node,
-        f"This model is loaded before `{name}` tells transformers of ZeRO stage 3: every rank builds all of it",
+        f"This model is loaded before `{name}` enables ZeRO stage 3: every rank builds the whole model",
         hint=f"Make the `{name}` before the model is loaded",
-        related=(*called, run.location(told.module, told.node, "tells transformers of ZeRO stage 3")),
+        related=(*called, run.location(told.module, told.node, "tells transformers about ZeRO stage 3")),
         severity=Severity.WARNING,
         facts={"kind": "late"},
     )
@@ -151,17 +151,17 @@ def _of_dropped(run: RunQuery, event: Event, dropped: str, certain: bool) -> Fin
     assert isinstance(event.node, ast.Call)
     text = run.text(event.module, event.node.func)
     if dropped == "statement":
-        what = f"The result of `{text}(...)` is not kept, and transformers holds a weak reference only"
+        what = f"`{text}(...)` is not kept, and transformers holds only a weak reference"
         hint = "Bind it to a name that lives as long as the model: `dschf = HfDeepSpeedConfig(...)`"
     else:
-        what = f"The `{text}` of this local variable dies when the function returns, before a model is loaded"
+        what = f"this local `{text}` dies when the function returns, before a model is loaded"
         hint = "Return the object, or store it where it lives as long as the model"
-    stage = "" if certain else ", if the config says ZeRO stage 3"
+    stage = "" if certain else " (at ZeRO stage 3)"
     return run.finding(
         META,
         event.module,
         event.node,
-        f"{what}: `from_pretrained` does not know of ZeRO stage 3 and builds the whole model on every rank{stage}",
+        f"{what}: every rank builds the whole model{stage}",
         hint=hint,
         severity=Severity.ERROR if certain else Severity.WARNING,
         fix=_fix(run, event.module, event.node) if dropped == "statement" else None,

@@ -18,7 +18,7 @@ At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=Tru
 **Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
 
 **When it stays quiet.** The value is `None` wherever stage 3 can come to it, or not known; the stage is not known to be
-3, or no command at stage 3 passes the switch of the branch; transformers does not know of stage 3 at that point (then
+3, or no command at stage 3 passes the switch of the branch; transformers is unaware of stage 3 at that point (then
 DSL213 speaks), so that it accepts the map; tokenizers and other things that are no models; `low_cpu_mem_usage` where
 nobody states a release from 4.28 to 4.57; `"auto"` in a script that may run in one process, or for a model that neither
 a Trainer nor accelerate trains.
@@ -122,8 +122,9 @@ def _of_stage(run: RunQuery, found: Happening, value: Value, is_told: bool) -> F
         META,
         event.module,
         node,
-        f"`device_map={shown}` for a model that is loaded at ZeRO stage 3, which places the weights itself: "
-        "transformers raises a `ValueError` on every rank",
+        f"`device_map={shown}` conflicts with ZeRO stage 3, which places the weights: transformers raises"
+        " `ValueError` on"
+        " every rank",
         hint="Drop `device_map`, or pass `None` when `is_deepspeed_zero3_enabled()`",
         related=here.places,
         facts={"device_map": "auto" if value.constants == ("auto",) or "auto" in shown else "one device"},
@@ -171,8 +172,8 @@ def _refused(
     refuser: str = "",
 ) -> Finding:
     processes = run.context.processes_per_node
-    who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
-    does = "spreads every copy of the model over all GPUs" if is_spread else "puts every quantised copy on GPU 0"
+    who = f"each of {processes.get()} processes" if processes.is_known else "each process"
+    does = "spreads every model copy over all GPUs" if is_spread else "puts every quantised copy on GPU 0"
     return run.finding(
         META,
         event.module,
@@ -198,7 +199,7 @@ def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None
         META,
         event.module,
         written(event, "low_cpu_mem_usage"),
-        "`low_cpu_mem_usage=True` for a model that is loaded at ZeRO stage 3: transformers"
+        "`low_cpu_mem_usage=True` at ZeRO stage 3: transformers"
         f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
         hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
         related=(*here.places, *([stated.origin] if stated.origin is not None else [])),

@@ -1,4 +1,4 @@
-"""An optimizer steps behind the back of a DeepSpeed engine.
+"""An optimizer steps without the knowledge of a DeepSpeed engine.
 
 **What.** The script steps an optimizer itself although a DeepSpeed engine owns it: the optimizer that was handed to
 `deepspeed.initialize(optimizer=...)`, or the one that came back as its second result.
@@ -153,24 +153,23 @@ def _judged(kind: str, stage: int | None, is_both: bool) -> tuple[Severity, str]
     """How bad the step is, and what it does; `None` where it does nothing."""
     if kind == "client":
         if is_both:
-            twice = "{name} before `engine.step()` moves the weights twice in each step at stage 0"
+            twice = "{name} before `engine.step()` moves the weights twice per step at stage 0"
             return (Severity.ERROR, twice) if stage == 0 else None
         if stage == 0:
             return Severity.WARNING, (
-                "{name} steps the optimizer that the engine owns: the engine counts no step, so that accumulation, "
-                "clipping and the schedule are passed over"
+                "{name} bypasses the DeepSpeed engine, which owns this optimizer: accumulation, clipping and schedule "
+                "miss this step"
             )
         return Severity.ERROR, (
-            "{name} steps the optimizer that was handed to `deepspeed.initialize`: under ZeRO the weights never move, "
-            "since only `engine.step()` fills what it holds"
+            "{name} bypasses the DeepSpeed engine: under ZeRO the weights never move, since only `engine.step()` "
+            "updates them"
         )
     if is_both:
         raises = "{name} beside `engine.step()` raises `TypeError` under ZeRO: the gradients are gone by then"
         severity = Severity.ERROR if stage in (1, 2, 3) else Severity.WARNING
         return (severity, raises) if stage != 0 else None
     return Severity.WARNING, (
-        "{name} steps the optimizer of the engine without the engine, which counts no step: its accumulation, its "
-        "schedule and its checkpoints know nothing of this one"
+        "{name} bypasses the DeepSpeed engine: accumulation, schedule and checkpoints miss this step"
     )
 
 

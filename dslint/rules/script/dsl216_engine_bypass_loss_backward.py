@@ -130,7 +130,7 @@ def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, fo
         META,
         module,
         node,
-        f"`{run.text(module, called)}()` passes over the engine that computed the loss: {what}",
+        f"`{run.text(module, called, 40)}()` bypasses the DeepSpeed engine: {what}",
         hint=f"Call `{name}.backward({text})`",
         related=related or (version_origin(run.context.deepspeed) if stage != 0 else ()),
         fix=Fix("Let the engine run the backward", (Edit(run.path, module.span(node), fixed),)) if can_fix else None,
@@ -144,15 +144,15 @@ def _what(run: RunQuery, stage: int | None) -> tuple[str, bool]:
     version = version_named(run.context.deepspeed)
     if covers(run.context.deepspeed, f"<{_SINCE}") == "yes":
         return (
-            f"{version} does not hear of it, and the gradients are neither averaged over the ranks nor handed on",
+            f"{version} neither averages nor passes on the gradients",
             True,
         )
     if stage == 0:
-        return "DeepSpeed raises `RuntimeError` for it at stage 0", True
-    missed = "misses the gradients of a loss with two forwards, and `step()` raises `KeyError`"
+        return "it raises `RuntimeError` at stage 0", True
+    missed = "misses gradients of a loss with two forwards, and `step()` raises"
     if covers(run.context.deepspeed, f">={_TWICE}") == "yes":
         return f"{version} {missed}", True
-    return f"DeepSpeed before {_SINCE} does not hear of it, and {_TWICE} {missed}", False
+    return f"releases before {_SINCE} lose the gradients, {_TWICE} loses those of a loss with two forwards", False
 
 
 def _called(run: RunQuery, engine: Instance, event: Event) -> tuple[str, bool]:

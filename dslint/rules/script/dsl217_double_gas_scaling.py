@@ -7,7 +7,7 @@ or `accelerator.backward`, which divide it too.
 it shows only where gradients are clipped or compared with epsilon, so the run looks fine and differs from the paper.
 
 **Fix.** Hand over the loss as it is, or, with DeepSpeed, `engine.backward(loss, scale_wrt_gas=False)`. The fix removes
-a division that stands inside the call.
+a division that is inside the call.
 
 **When it stays quiet.** Accumulation of 1, or of a number that neither the configs of the run nor the file tell; a
 divided copy for the log; `scale_wrt_gas=False`; a division in an arm that does not lead to the call; an `Accelerator`
@@ -122,16 +122,15 @@ def _finding(run: RunQuery, event: Event, division: Event, places: tuple[Locatio
     node = event.node
     called = run.text(event.module, node.func) if isinstance(node, ast.Call) else event.api
     by = _divisor(division)
-    what = f", by `{run.text(division.module, by)}`" if by is not None else ""
+    what = f" (by `{run.text(division.module, by)}`)" if by is not None else ""
     is_inside = isinstance(node, ast.Call) and division.node in node.args
     related = () if is_inside else (run.location(division.module, division.node, "divided here"),)
     return run.finding(
         META,
         event.module,
         node,
-        f"`{called}` divides the loss by the accumulation steps, and so did the script{what}: the gradient is too"
-        " small by that factor",
-        hint="Hand over the loss as it is, and divide only what is logged",
+        f"`{called}` divides the loss by the accumulation steps, and so does the script{what}: gradients are too small",
+        hint="Pass the loss undivided, and divide only what is logged",
         related=(*related, *places),
         fix=_fix(run, event, division) if is_inside else None,
         facts={
@@ -146,7 +145,7 @@ def _fix(run: RunQuery, event: Event, division: Event) -> Fix | None:
     if not isinstance(loss, ast.BinOp) or not isinstance(loss.op, ast.Div) or module.path != run.path:
         return None
     edit = Edit(module.path, module.span(loss), module.text(loss.left))
-    return Fix("Hand over the loss as it is", (edit,), Safety.UNSAFE)
+    return Fix("Pass the loss undivided", (edit,), Safety.UNSAFE)
 
 
 _WITH_ENGINE = """\

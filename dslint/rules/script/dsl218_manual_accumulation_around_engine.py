@@ -5,13 +5,13 @@
 **Why it hurts.** The engine counts micro batches by the calls of `step` and accumulates itself. With
 `gradient_accumulation_steps` of n in the config it then steps on every n x n-th batch, or on other sums than meant.
 With 1 in the config, ZeRO stages 1 and 2 keep the gradients of the last micro batch only: all others are computed and
-thrown away, silently. Releases before 0.18.3 raise `TypeError` there.
+discarded, silently. Releases before 0.18.3 raise `TypeError` there.
 
 **Fix.** Call `engine.step()` after every `backward` and set `gradient_accumulation_steps` in the config. Where the
 script must decide, `engine.set_gradient_accumulation_boundary(...)` tells the engine.
 
 **When it stays quiet.** `gradient_accumulation_steps` of 1 at stages 0 and 3, where gradients do add up; scripts that
-set the boundary; a backward behind the same test (two models that take turns); a step elsewhere in the same loop,
+set the boundary; a backward under the same test (two models that take turns); a step elsewhere in the same loop,
 such as `else: engine.step()`, after which the test decides on something else than the step;
 `engine.is_gradient_accumulation_boundary()` as the test. When neither stage nor steps are known it is a warning.
 
@@ -135,8 +135,9 @@ def _finding(run: RunQuery, found: Happening, owners: list[Instance], alt: Alt, 
         META,
         event.module,
         event.node,
-        f"`{called}()` runs on every `{run.text(alt.module, every)}`-th micro batch only, but the engine counts micro "
-        f"batches by its calls: {what}",
+        f"`{called}()` runs on every `{run.text(alt.module, every, 30)}`-th micro batch, but the engine counts"
+        " its calls:"
+        f" {what}",
         hint=f"Call `{called}()` after every `backward` and set `gradient_accumulation_steps` in the DeepSpeed config",
         related=(
             run.location(alt.module, getattr(alt.node, "test", alt.node), "this test skips the step"),
@@ -150,16 +151,16 @@ def _finding(run: RunQuery, found: Happening, owners: list[Instance], alt: Alt, 
 
 def _judged(stage: int | None, count: int | None, is_own: bool) -> tuple[Severity | None, str]:
     if count is not None and count > 1:
-        return Severity.ERROR, f"with `gradient_accumulation_steps` {count} it steps less often by that factor"
+        return Severity.ERROR, f"it steps {count} times too rarely"
     if is_own:
-        again = "it waits for that many calls itself, and steps less often by that factor"
+        again = "it steps too rarely"
         return (None if count is not None else Severity.WARNING), again
-    thrown = "ZeRO stages 1 and 2 keep the gradients of the last micro batch only and throw the others away"
+    thrown = "ZeRO 1 and 2 keep only the last"
     if stage in (1, 2):
         return Severity.ERROR, thrown
     if stage is not None:
         return None, ""
-    return Severity.WARNING, f"{thrown}, unless the config accumulates, which then comes on top"
+    return Severity.WARNING, f"{thrown} unless the config accumulates"
 
 
 def _is_own_count(run: RunQuery, alt: Alt, every: ast.expr) -> bool:

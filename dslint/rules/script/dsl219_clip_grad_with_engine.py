@@ -115,9 +115,8 @@ def _finding(run: RunQuery, event: Event, made: Event, stage: int | None, is_ins
         META,
         event.module,
         node,
-        f"`{event.api.rpartition('.')[2]}` on {what} clips nothing under "
-        f"{'ZeRO' if stage is None else f'ZeRO stage {stage}'}: the gradients have left them when `backward` returns,"
-        " and the norm is 0.0",
+        f"`{event.api.rpartition('.')[2]}` on {what} clips nothing under"
+        f" {'ZeRO' if stage is None else f'ZeRO stage {stage}'}: the gradients are gone after `backward`",
         hint='Set `"gradient_clipping"` in the DeepSpeed config'
         if is_inside
         else "Call `accelerator.clip_grad_norm_`, and set `gradient_clipping` in the DeepSpeed config",

@@ -8,7 +8,7 @@ its data and nothing raises. Under ZeRO the gradients are kept elsewhere and the
 
 **Fix.** Delete it: `engine.step()` clears the gradients when it has used them.
 
-**When it stays quiet.** Accumulation of 1, or of a number that nobody states; a call behind a test of the boundary or
+**When it stays quiet.** Accumulation of 1, or of a number that nobody states; a call under a test of the boundary or
 of a remainder; the arm without an engine; optimizers that accelerate prepared, which know when to clear.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8, two micro batches a step: stage 0 ends with other weights, stage 2 does
@@ -78,9 +78,9 @@ def _runs_with_backward(run: RunQuery, found: Happening) -> bool:
 
 def _finding(run: RunQuery, event: Event, maker: Event, steps: MicroBatches) -> Finding:
     stage = stage_at(run, maker)
-    what = "at stage 0 the gradients of all but the last are lost, under ZeRO it does nothing"
+    what = "at stage 0 only the last gradient counts"
     if stage == 0:
-        what = "the gradients of all but the last are lost"
+        what = "all gradients but the last are lost"
     called = run.text(event.module, event.node.func if isinstance(event.node, ast.Call) else event.node)
     return run.finding(
         META,

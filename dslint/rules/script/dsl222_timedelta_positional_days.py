@@ -60,8 +60,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             node,
-            f"`{run.text(module, node)}` is {days:g} days: the first argument of `timedelta` is days, so a hang would"
-            " not be reported for that long",
+            f"`{run.text(module, node)}` means {days:g} days, not seconds: a hang would not be reported for that long",
             hint=f"Write `timedelta(seconds={text})`",
             fix=Fix("Name the unit: seconds", (Edit(run.path, Span(start, start), "seconds="),))
             if module.path == run.path

@@ -11,7 +11,7 @@ rank legitimately works alone for long: it downloads or tokenizes the data set w
 for a rank that never comes (a collective under a rank guard, an uneven loop) it only delays the error.
 
 **When it stays quiet.** `timeout` is given, or `**kwargs` may hold it. It is a note only, unless the file shows slow
-work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls stand in other branches of the
+work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls are in other branches of the
 same set-up. Silent in tests (`test_*.py`, files of a folder `tests`), for a group of one rank and the backend `xla`.
 
 **Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; `constants.default_pg_timeout` of DeepSpeed 0.19.2 to
@@ -98,13 +98,10 @@ def _lacks_timeout(run: RunQuery, event: Event) -> bool:
 
 def _finding(run: RunQuery, event: Event, reason: tuple[str, str, tuple[Location, ...]] | None) -> Finding:
     default = _default(run, event)
-    message = (
-        f"`{called(run, event)}` has no `timeout`: ranks that wait longer than the default ({default}) for a peer give"
-        " up"
-    )
+    message = f"`{called(run, event)}` has no `timeout`: a rank that waits {default} for another one fails"
     hint = "Pass `timeout=timedelta(...)` if one rank may be late for good reason"
     if reason is not None:
-        message = f"{message}, and {reason[1]}"
+        message = f"`{called(run, event)}` has no `timeout`: {reason[1]} {default}"
         hint = (
             "Pass `timeout=timedelta(...)` longer than the slowest rank needs; a longer timeout does not "
             "cure a rank that never arrives"
@@ -128,7 +125,7 @@ def _default(run: RunQuery, event: Event) -> str:
         return "30 minutes" if covers(run.context.deepspeed, "<=0.19.5", "deepspeed") == "yes" else "10 minutes"
     stated = run.context.libraries.get("torch")
     is_old = stated is not None and covers(stated, "<2.2", "torch") == "yes"
-    return "30 minutes" if is_old else "10 minutes with NCCL, 30 with gloo"
+    return "30 minutes" if is_old else "10 minutes (gloo: 30)"
 
 
 def _slow_rank(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | None:
@@ -142,7 +139,7 @@ def _slow_rank(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | None:
                 run.location(event.module, event.node, "rank 0 does this first"),
                 run.location(block[0], block[1], "the others wait here"),
             )
-            return "barrier", f"here the others wait while rank 0 runs `{name}`", places
+            return "barrier", f"while rank 0 runs `{name}`, the others wait at most", places
         full = run.machine.worlds.full
         later = following(found.entry.tree, event) if event.lanes != full else ()
         barrier = next((e for e in later if "barrier" in e.tags and e.lanes == full), None)
@@ -151,7 +148,7 @@ def _slow_rank(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | None:
                 run.location(event.module, event.node, "only some ranks do this"),
                 run.location(barrier.module, barrier.node, "the others wait here"),
             )
-            return "barrier", f"here the others wait while one rank runs `{name}`", places
+            return "barrier", f"while one rank runs `{name}`, the others wait at most", places
     return None
 
 
@@ -181,7 +178,7 @@ def _zero3_inference(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | N
     places = tuple(run.location(e.module, e.nodes.get("config", e.node), "ZeRO stage 3") for e in engines)
     return (
         "all_gather",
-        "under ZeRO-3 inference every rank waits for the slowest one in each layer",
+        "in each layer, ZeRO-3 inference waits for the slowest rank at most",
         places or run.context.zero_stage.origins,
     )
 

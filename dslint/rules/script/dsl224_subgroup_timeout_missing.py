@@ -126,8 +126,8 @@ def _finding(run: RunQuery, event: Event, maker: str, default: Event) -> Finding
         META,
         event.module,
         event.node,
-        f"`{called(run, event)}` does not take over the timeout of the default group (`{text}`):"
-        f" {'its groups wait' if is_fsdp else 'this group waits'} 10 minutes with NCCL and 30 with gloo",
+        f"`{called(run, event)}` does not inherit the default group's timeout (`{text}`):"
+        f" {'its groups wait' if is_fsdp else 'it waits'} 10 minutes (NCCL) or 30 (gloo)",
         hint=hint,
         related=(run.location(default.module, place, "the timeout of the default group"),),
         severity=Severity.WARNING if _is_waited_on(run, event) else None,

@@ -1,5 +1,5 @@
 """**What.** `ddp_timeout` of the Hugging Face `TrainingArguments` is set, but the process group exists already, or
-`use_cpu=True` stands beside it.
+`use_cpu=True` is next to it.
 
 **Why it hurts.** `ddp_timeout` is handed over when `TrainingArguments` makes the process group. A group that
 `dist.init_process_group`, `deepspeed.init_distributed`, `PartialState()` or `Accelerator()` made before is adopted with
@@ -9,7 +9,7 @@ first long wait ends the job although the arguments allow hours.
 **Fix.** Drop the earlier initialization (the Trainer makes the group itself), or give it the timeout:
 `dist.init_process_group(timeout=timedelta(hours=2))`.
 
-**When it stays quiet.** The earlier call gets a timeout as well; it stands in a branch of its own, or in another
+**When it stays quiet.** The earlier call gets a timeout as well; it is in a branch of its own, or in another
 function, and may not run before `TrainingArguments`; `ddp_timeout` is left at
 its default; `TrainingArguments` in front. `--ddp_timeout` counts when every launch command of the project passes it.
 
@@ -51,7 +51,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if id(event.node) in seen or event.may or any(may_have_timeout(run, first) for first in past.done):
             continue
         first = past.done[0]
-        why = f"`{called(run, first)}` has made the process group already"
+        why = f"`{called(run, first)}` has already made the process group"
         found = _finding(run, event, why, run.location(first.module, first.node, "the group is made here"))
         if found is not None:
             seen.add(id(event.node))
@@ -59,7 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for _, tree in run.trees():
         for event in events(tree):
             if "training-arguments" in event.tags and id(event.node) not in seen and _is_on_cpu(event):
-                found = _finding(run, event, "with `use_cpu` transformers does not pass it on", None)
+                found = _finding(run, event, "transformers does not pass it on with `use_cpu`", None)
                 if found is not None:
                     seen.add(id(event.node))
                     yield found
@@ -92,7 +92,7 @@ def _finding(run: RunQuery, event: Event, why: str, made: Location | None) -> Fi
         META,
         event.module,
         node,
-        f"{what} has no effect: {why}, and ranks that wait give up after the default",
+        f"{what} has no effect: {why}",
         hint=_HINT,
         related=(*places, *(passed.origins if passed is not None else ())),
         facts={"taker": "ddp_timeout" if made is not None else "ddp_timeout-use_cpu"},

@@ -1,8 +1,8 @@
 """**What.** The ranks do not make the same process groups: the list of members passed to `new_group` is computed from
-the rank of the process or chosen by a test of it, or `new_group` stands in a loop whose length is.
+the rank of the process or chosen by a test of it, or `new_group` is in a loop whose length is.
 
 **Why it hurts.** Every rank must make every group, in the same order and with the same members, also the groups of
-which it is no member. Otherwise a rank waits in `new_group` for members that make another group under the same name,
+which it is not a member. Otherwise a rank waits in `new_group` for members that make another group under the same name,
 or the first collective on the group waits; the job hangs until the timeout of the new group (10 to 30 minutes, not
 that of the default group).
 
@@ -20,7 +20,7 @@ or pass `use_local_synchronization=True`, with which only the members take part.
 
 **When it stays quiet.** `use_local_synchronization` is passed; a group of the rank alone (`new_group([rank])`), which
 waits for nobody; the same members in another order; a rank within a subgroup; loop variables and parameters that are
-called `rank`; `new_group` behind a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
+called `rank`; `new_group` under a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
 
 **Evidence.** Four gloo ranks, torch 2.13: `new_group([rank, (rank + 1) % 4])`, and `new_group()` in
 `for _ in range(rank + 1)`, hang; all groups on all ranks pass. Controls: `[rank]` passes, and pairs with
@@ -115,8 +115,8 @@ def _finding(run: RunQuery, event: Event, name: str, loop: Loop | None = None) -
     called = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else event.api
     place = event.node if loop is not None else event.nodes.get(name, event.node)
     chosen = "a test of the rank chooses the members" if len(event.members) > 1 else ""
-    why = chosen or "the members are computed from the rank"
-    why = why if loop is None else "the loop around it depends on the rank"
+    why = chosen or "these members depend on the rank"
+    why = why if loop is None else "this loop depends on the rank"
     related = run.origin(event.arguments.get(name), "the rank") if loop is None else ()
     if loop is not None:
         related = (run.location(loop.module, getattr(loop.node, "iter", loop.node), "the rank"),)
@@ -124,8 +124,7 @@ def _finding(run: RunQuery, event: Event, name: str, loop: Loop | None = None) -
         META,
         event.module,
         place,
-        f"every rank must make the same groups in the same order, but {why}: ranks wait in `{called}` for members"
-        " that make another group",
+        f"every rank must make the same groups, but {why}: ranks hang in `{called}`",
         hint="Make all groups on all ranks and keep the one that holds this rank, or pass"
         " `use_local_synchronization=True`",
         related=related,

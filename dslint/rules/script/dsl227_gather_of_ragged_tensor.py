@@ -7,7 +7,7 @@ boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at 
 item for each of a rank's own share. Also through helpers, fields, loops and other files.
 
 **Why it hurts.** These calls expect the same shape from every rank and do not check it. Over gloo one rank aborts and
-another returns memory that nobody wrote; NCCL waits for ever, or writes past the end of a buffer. It works as long as
+another returns memory that nobody wrote; NCCL waits forever, or writes past the end of a buffer. It works as long as
 the lengths happen to agree, as they do with one GPU.
 
 **Fix.** `accelerator.pad_across_processes(x, dim=1, pad_index=pad_id)` before the gather (`gather_for_metrics` does not
@@ -88,11 +88,10 @@ def _finding(run: RunQuery, event: Event, ragged: Ragged) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, call)}` needs the same shape from every rank, but `{run.text(event.module, given)}`"
-        f" holds {ragged.words}, whose number differs: a rank aborts or reads memory that nobody wrote, and NCCL waits"
-        " for ever",
+        f"`{run.text(event.module, call)}` needs equal shapes, but `{run.text(event.module, given)}` holds"
+        f" {ragged.words}: ranks crash, hang or read garbage",
         hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
-        related=(run.location(module, place, f"{ragged.words}, as many as the data of this rank gives"),),
+        related=(run.location(module, place, f"{ragged.words}; the size depends on the data of this rank"),),
         facts={"call": event.api.rpartition(".")[2]},
     )
 

@@ -79,8 +79,7 @@ def _finding(run: RunQuery, event: Event, name: str) -> Finding:
         META,
         event.module,
         event.nodes.get(name, event.node),
-        f"every rank passes `{name}` to `{short}`, but only {where} may: all others raise a ValueError, and"
-        f" {where} waits for them",
+        f"every rank passes `{name}` to `{short}`, but only {where} may: the others raise, and {where} waits",
         hint=f"Pass `None` for `{name}` on all ranks but {where}",
         fix=_fix(run, event, name),
         varies=event.varies,

@@ -6,13 +6,13 @@ body. A collective in the body of rank 0 meets that barrier instead of the same 
 hangs. The same does a model that is loaded there under ZeRO stage 3: `from_pretrained` then broadcasts each layer.
 
 **Fix.** Keep in the block what rank 0 shall do first (download, tokenize, write a cache), and move the collective, or
-the loading of the model, behind it.
+the loading of the model, after it.
 
-**When it stays quiet.** A barrier in the block pairs up with those of the block and does no harm; a collective behind a
-rank test is DSL201; a test of something unknown stands before the collective; the stage is not known to be 3.
+**When it stays quiet.** A barrier in the block pairs up with those of the block and does no harm; a collective under a
+rank test is DSL201; a test of something unknown comes before the collective; the stage is not known to be 3.
 
 **Evidence.** Two gloo ranks, accelerate 1.15: `gather`, `all_reduce`, `broadcast` and `deepspeed.zero.Init` in the
-block hang (rank 0 in the collective, rank 1 in the barrier); behind the block they pass. `barrier` in the block
+block hang (rank 0 in the collective, rank 1 in the barrier); after the block they pass. `barrier` in the block
 passes, and rank 0 still runs the body first.
 """
 
@@ -104,7 +104,7 @@ def _finding(run: RunQuery, block: Context, found: Happening, key: str) -> Findi
     event = found.event
     place = found.calls[0] if found.calls else event
     called = run.text(place.module, place.node.func) if isinstance(place.node, ast.Call) else event.api
-    what = f"`{called}`" + (", which under ZeRO stage 3 broadcasts each layer," if key == "zero.Init" else "")
+    what = f"`{called}`" + (" (a ZeRO-3 broadcast)" if key == "zero.Init" else "")
     name = block.node.func if isinstance(block.node, ast.Call) else block.node
     related = [run.location(block.module, block.node, "rank 0 runs this block first")]
     if isinstance(place, Call):
@@ -113,9 +113,9 @@ def _finding(run: RunQuery, block: Context, found: Happening, key: str) -> Findi
         META,
         place.module,
         place.node,
-        f"inside `{run.text(block.module, name).rpartition('.')[2]}` the other ranks wait at a barrier until rank 0 is"
-        f" through, and {what} of rank 0 meets that barrier: the job hangs until the process-group timeout",
-        hint="Move the call behind the block and keep there only what rank 0 shall do first",
+        f"{what} runs on rank 0 in `{run.text(block.module, name).rpartition('.')[2]}`, while the others wait at its"
+        " barrier: the job hangs",
+        hint="Move the call after the block, and keep only what rank 0 must do first in it",
         related=tuple(related),
         varies=event.varies,
         facts={"collective": key, "stage": run.stage},

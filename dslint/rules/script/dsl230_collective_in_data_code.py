@@ -5,7 +5,7 @@ as `collate_fn` or `worker_init_fn`, runs a collective: `dist.barrier()`, `dist.
 
 **Why it hurts.** With `num_workers` above 0 this code runs in worker processes: forks of the rank that have its sockets
 and none of the threads of its process group (or processes that have no group at all). The collective never completes,
-and the loop waits for its first batch for ever. Without workers it runs in the rank itself, as often as the rank has
+and the loop waits for its first batch forever. Without workers it runs in the rank itself, as often as the rank has
 items: the first rank with an item more waits for the others.
 
 **Fix.** Make the collective once, in the rank, before the loader is made; share what it gives through the data set.
@@ -15,7 +15,7 @@ and methods that nobody calls for each item; helpers that run no collective; cod
 `__iter__` of an iterable data set while no loader with workers is known.
 
 **Evidence.** Two gloo ranks: an `all_reduce` in `__getitem__`, `collate_fn` or `worker_init_fn` with one worker stalls
-both ranks for ever; without workers it stalls with 5 against 4 items, and passes with 4 each. An error when the
+both ranks forever; without workers it stalls with 5 against 4 items, and passes with 4 each. An error when the
 loader is known to have workers, else a warning.
 """
 
@@ -41,7 +41,7 @@ META = RuleMeta(
     name="collective-in-data-code",
     kind="script",
     severity=Severity.WARNING,
-    summary="a collective in `__getitem__`, `collate_fn` or `worker_init_fn` waits for ever in a worker process",
+    summary="a collective in `__getitem__`, `collate_fn` or `worker_init_fn` waits forever in a worker process",
     markers=(r"Dataset|DataLoader|Loader\b|__getitem__|collate_fn|worker_init_fn|utils(?:\.| import )data",),
     references=("https://pytorch.org/docs/stable/data.html#multi-process-data-loading",),
     depends_on_run=True,
@@ -173,14 +173,14 @@ def _first(node: Node, via: Call | None = None) -> tuple[Event, Call | None] | N
 def _finding(run: RunQuery, code: _DataCode, event: Event, via: Call | None) -> Finding:
     module, node = (via.module, via.node) if via is not None else (event.module, event.node)
     key = event.api.rpartition(".")[2]
-    inside = f", which runs `{key}`" if via is not None else ""
+    inside = f" (`{key}`)" if via is not None else ""
     called = run.text(module, node.func if isinstance(node, ast.Call) else node)
     return run.finding(
         META,
         module,
         node,
-        f"`{code.name}` calls `{called}`{inside}, which waits for all ranks, but {_why(code.place, code.workers)}",
-        hint="Make the collective once, in the rank, before the loader is made",
+        f"`{code.name}` calls `{called}`{inside}, which needs all ranks, but {_why(code.place, code.workers)}",
+        hint="Run the collective once, in the rank, before the loader is made",
         severity=Severity.ERROR if code.workers else Severity.WARNING,
         related=(
             run.location(code.module, code.function, "runs for each item or batch"),
@@ -193,10 +193,10 @@ def _finding(run: RunQuery, code: _DataCode, event: Event, via: Call | None) -> 
 def _why(place: str, workers: int | None) -> str:
     what = {"getitem": "makes the items", "collate": "makes the batches", "init": "begins the worker"}[place]
     if workers:
-        return f"it {what} in {workers} worker processes, which have no process group: the loader never returns"
+        return f"it {what} in {workers} workers without a process group: it never returns"
     if place == "init":
-        return f"it {what} process, which has no process group: the loader never returns"
-    return f"it {what} in worker processes without a process group, or not equally often on every rank"
+        return f"it {what} process, which has no process group: it never returns"
+    return f"it {what} in workers or unequally often"
 
 
 _HEAD = """\

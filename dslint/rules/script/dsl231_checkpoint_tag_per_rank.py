@@ -4,7 +4,7 @@ process id, the host name, the rank, the loss of the rank's own batch. The same 
 helper or another file.
 
 **Why it hurts.** Every rank writes its part of the checkpoint into a folder of its own, so no folder holds a whole one.
-Nothing fails: DeepSpeed logs a warning and goes on, the job ends with return code 0, and the checkpoint cannot be
+Nothing fails: DeepSpeed logs a warning and continues, the job ends with return code 0, and the checkpoint cannot be
 loaded. (With `"checkpoint": {"tag_validation": "Fail"}` in its config DeepSpeed raises, for the tag only.)
 
 **Fix.** Make the name on one rank and broadcast it (`dist.broadcast_object_list([name], src=0)`), or build it from what
@@ -122,7 +122,7 @@ def _own(run: RunQuery, event: Event, name: str) -> _Own | None:
         return _Own("unique", "a random number")
     # The number of the epoch that a file holds is the same for all; a loss comes from the wrapped model.
     if is_loss:
-        return _Own("loss", "a number of the rank's own data")
+        return _Own("loss", "a number from the rank's own data")
     if causes & (RANK | LOCAL):
         return _Own("rank", "the rank", is_certain=not causes & NAMED_RANK)
     return _Own("host", "the name or number of the machine") if causes & RANKED else None
@@ -175,8 +175,8 @@ def _told(run: RunQuery, event: Event, name: str, own: _Own) -> Finding:
         META,
         event.module,
         node or event.node,
-        f"the {argument} of the checkpoint holds {own.what}, which {'differs' if certain else 'may differ'} between the"
-        " ranks: each rank then writes its part into a folder of its own, and no folder holds the whole checkpoint",
+        f"the checkpoint {argument} holds {own.what}, which {'differs' if certain else 'may differ'} between ranks: no"
+        " folder holds the whole checkpoint",
         hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
         related=(origin[0].location(origin[1], "made by each rank for itself"),) if origin and not is_here else (),
         severity=Severity.ERROR if certain else Severity.WARNING,

@@ -1,15 +1,15 @@
 """**What.** Only some ranks load a checkpoint: `load_checkpoint` of a DeepSpeed engine, `load_state` of accelerate, or
-`load_state_dict` of a model that `DistributedDataParallel` already wraps, behind a test of the rank.
+`load_state_dict` of a model that `DistributedDataParallel` already wraps, under a test of the rank.
 
-**Why it hurts.** Nothing hangs and nothing fails. The other ranks go on with their fresh weights, the gradients are
+**Why it hurts.** Nothing hangs and nothing fails. The other ranks continue with their fresh weights, the gradients are
 averaged over different models, and the loss looks plausible; under ZeRO 3 every rank holds a model of which a part is
 loaded. The same for the state of the optimizer and of the schedule.
 
-**Fix.** Load on every rank. The fix dedents the call where it is the only statement behind a plain rank test.
+**Fix.** Load on every rank. The fix dedents the call where it is the only statement under a plain rank test.
 
 **When it stays quiet.** Another branch loads as well; the weights are broadcast afterwards; a raw model is loaded
 before `DistributedDataParallel` wraps it, which hands the weights of rank 0 to all. A call that waits for all ranks
-behind a rank test (`save_checkpoint`, `torch.distributed.checkpoint.load`) is DSL201.
+under a rank test (`save_checkpoint`, `torch.distributed.checkpoint.load`) is DSL201.
 
 **Evidence.** Two gloo ranks: loaded on rank 0 only, the weights of the ranks differ after `load_checkpoint` at ZeRO 0,
 1 and 2, after `load_state`, and after `load_state_dict` of a DDP model; at ZeRO 3 both end with other weights than
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="checkpoint-load-under-rank-guard",
     kind="script",
     severity=Severity.ERROR,
-    summary="Only some ranks load a checkpoint, and the others go on with other weights",
+    summary="Only some ranks load a checkpoint, and the others continue with other weights",
     fix="safe",
     markers=(
         r"load_checkpoint\(|load_state\(|load_state_dict\(",
@@ -131,9 +131,7 @@ def _finding(run: RunQuery, some: SomeRanks) -> Finding:
     method = event.api.rpartition(".")[2]
     loads = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
-    how = (
-        f"calls `{loads}`" if is_here else f"runs `{loads}` by way of `{run.text(module, getattr(node, 'func', node))}`"
-    )
+    how = f"calls `{loads}`" if is_here else f"runs `{loads}` through `{run.text(module, getattr(node, 'func', node))}`"
     told = some.who(run)
     edit = only_statement(module, test.node, node) if module.path == run.path else None
     is_plain = not test.then_lanes & test.else_lanes
@@ -141,9 +139,8 @@ def _finding(run: RunQuery, some: SomeRanks) -> Finding:
         META,
         module,
         node,
-        f"{told} {how}: the others go on with the weights they have, and nothing reports that the ranks train different"
-        " models",
-        hint=f"Call `{method}` on every rank and keep only logging behind the test",
+        f"{told} {how}: the others keep other weights, and the ranks silently train different models",
+        hint=f"Call `{method}` on every rank and keep only logging under the test",
         related=(
             run.location(test.module, some.asked, "only some ranks get past this test"),
             *(() if is_here else (run.location(event.module, event.node, "loads here"),)),

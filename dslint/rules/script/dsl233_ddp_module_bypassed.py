@@ -146,15 +146,14 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
         return None  # wrapped in some arms only
     if not is_ddp and run.context.zero_stage.is_known:
         return None  # an engine, whose hooks sit in the parameters
-    where = "`DistributedDataParallel`" if is_ddp else "what accelerate prepared (DDP with several processes)"
+    where = "`DistributedDataParallel`" if is_ddp else "the model that accelerate prepared"
     related = [run.location(backward.module, backward.node, "this backward follows")]
     related += [run.location(wrap.event.module, wrap.event.node, "wrapped here")] if wrap is not None else []
     return run.finding(
         META,
         event.module,
         event.node,
-        f"`{text}(...)` in a training step passes over {where}: no gradient is averaged, and the ranks train"
-        " different models",
+        f"`{text}(...)` bypasses {where} in training: no gradient is averaged, and the ranks train different models",
         hint="Let `forward` do this, and call the wrapper" if is_method else "Call the wrapped model",
         related=tuple(related),
         severity=Severity.ERROR if is_certain else Severity.WARNING,

@@ -110,8 +110,8 @@ def _finding(run: RunQuery, wrap: Event, found: LeftOut) -> Finding:
     related = [run.location(layer.owner.module, layer.made, "the layer is made here")]
     if test is not None:
         asked = run.text(layer.owner.module, test, 40)
-        how = "in some steps only" if found.often else "only where it is told to"
-        why = f"which `forward` uses {how} (`{asked}`): without it, it gets no gradient"
+        how = "in some steps" if found.often else "on request"
+        why = f"which `forward` uses {how} (`{asked}`): otherwise it gets no gradient"
         related += [
             run.location(layer.owner.module, test, "decides whether the layer is used"),
             run.location(call.module, call.node, "the forward pass of the wrapper"),

@@ -1,6 +1,6 @@
 """Only some ranks call the forward of a `DistributedDataParallel` model.
 
-**What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called behind a test that only some ranks
+**What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called under a test that only some ranks
 pass, directly or in a helper of the file that gets the wrapper (or has it as `self.model`), mostly to evaluate on rank
 0 or to show images; and gradients are on, or the next thing that the others do is another collective, or to leave the
 job: they destroy the process group, or the script ends.
@@ -9,12 +9,12 @@ job: they destroy the process group, or the script ends.
 rotary frequencies) from rank 0 to all ranks, in evaluation mode as well. The broadcast of rank 0 meets whatever the
 others do next, a barrier or the gradients of the next step: both sides wait until the process-group timeout.
 
-**Fix.** Call `model.module(batch)` (or the model that was wrapped) behind the test, or evaluate on every rank.
+**Fix.** Call `model.module(batch)` (or the model that was wrapped) under the test, or evaluate on every rank.
 
-A model that accelerate has prepared counts as a wrapper where its class stands in the file and has a BatchNorm.
+A model that accelerate has prepared counts as a wrapper where its class is in the file and has a BatchNorm.
 
 **When it stays quiet.** `model.module(...)`; `broadcast_buffers=False`; a model whose classes are all there and have no
-buffers; a forward without gradients after which training goes on, because the wrapper then leaves out its next
+buffers; a forward without gradients after which training continues, because the wrapper then leaves out its next
 broadcast and the counts agree again; a forward at the end of the job after another one without gradients, which has
 left it out; a test that every rank passes. A model without buffers does not hang; the files do not always show that,
 so the finding is a warning.
@@ -169,21 +169,21 @@ def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None,
     event, (module, node) = some.found.event, some.place
     name = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
-    what = f"the DDP model `{name}` is called"
+    what = f"some ranks alone call the DDP model `{name}`"
     if not is_here:
-        what = f"`{run.text(module, getattr(node, 'func', node))}` calls the DDP model"
-    meets = "the gradients of the next step"
+        what = f"some ranks alone run DDP in `{run.text(module, getattr(node, 'func', node))}`"
+    meets = "the others' next gradients"
     if after is not None:
         meets = f"`{run.text(after.module, getattr(after.node, 'func', after.node))}`"
-    harm = f"which meets {meets}, and both sides wait"
+    harm = f"collides with {meets}, and the job hangs"
     if is_over:
-        harm = "but the others leave the job, and it waits for them"
+        harm = "waits for the others, which leave the job"
     return run.finding(
         META,
         module,
         node,
-        f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, {harm}",
-        hint="Call `.module` behind the test, or evaluate on every rank",
+        f"{what}: its buffer broadcast {harm}",
+        hint="Call `.module` under the test, or evaluate on every rank",
         related=(
             run.location(some.test.module, some.asked, "only some ranks get past this test"),
             *(() if is_here else (run.location(event.module, event.node, "the forward of the wrapper"),)),

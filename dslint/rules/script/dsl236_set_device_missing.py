@@ -103,10 +103,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 _PUT = (
-    "no line chooses a GPU for the process: every rank of a machine works on GPU 0, and NCCL stops with"
-    " `Duplicate GPU detected` or the GPU runs out of memory"
+    "no line chooses a GPU: every rank works on GPU 0, and NCCL stops with `Duplicate GPU detected` or runs out"
+    " of memory"
 )
-_SENT = "the current device, GPU 0 on every rank: NCCL stops or waits"
+_SENT = "the current device, GPU 0 on every rank: NCCL fails or hangs"
 
 
 def _finding(run: RunQuery, made: Event, event: Event, message: str) -> Finding:

@@ -122,8 +122,8 @@ def _finding(run: RunQuery, found: Happening, node: ast.AST) -> Finding:
         META,
         event.module,
         node,
-        f"the GPU is chosen by `{text}`, the rank in the whole job: on the second machine it is larger than the"
-        " index of any GPU there, and the process stops with `invalid device ordinal`",
+        f"the GPU is chosen by the global rank `{text}`: on a second machine no GPU has that index"
+        " (`invalid device ordinal`)",
         hint=_hint(text),
         related=tuple(run.location(event.module, value, "the rank comes from here") for value in within),
         severity=Severity.INFO if _is_group_optional(run, found) else None,

@@ -143,13 +143,13 @@ def _replicates(run: RunQuery) -> bool:
 
 def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Finding:
     text = run.text(event.module, node)
-    share = "they share its memory, and the other GPUs stay empty"
+    share = "they share its memory"
     several = run.context.processes_per_node.get_or(run.context.world_size.get_or(1)) > 1 or _replicates(run)
     return run.finding(
         META,
         event.module,
         node,
-        f"`{text}` is GPU 0 for every rank of the machine: {share if several else f'with several, {share}'}",
+        f"`{text}` is GPU 0 for every rank of a machine: {share if several else f'with several, {share}'}",
         severity=None if several else Severity.INFO,
         hint='Use the device of the process, such as `torch.device("cuda", local_rank)` or `accelerator.device`',
         same=(value,),

@@ -1,7 +1,7 @@
 """**What.** A script puts something on `"cuda"`, or asks `torch.cuda` for the state of the device, above the line that
 chooses its GPU.
 
-**Why it hurts.** What stands above `torch.cuda.set_device` happens on GPU 0, on every rank: each of the eight processes
+**Why it hurts.** What is above `torch.cuda.set_device` happens on GPU 0, on every rank: each of the eight processes
 of a machine keeps a CUDA context of some hundred MiB there, and what was allocated stays there. The first GPU runs out
 of memory before the others do.
 

@@ -67,8 +67,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            "the first operation over NCCL is a barrier, and no rank has chosen its GPU: torch guesses one, and the job"
-            " hangs when two ranks of a node take the same",
+            "the first NCCL operation is a barrier before any rank chose its GPU: torch guesses, and two may take the"
+            " same one",
             hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device_id=` to `init_process_group`",
             related=(run.location(made.module, made.node, "the process group is made here"),),
         )

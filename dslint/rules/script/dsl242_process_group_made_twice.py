@@ -3,12 +3,12 @@ would make it, when it exists already.
 
 **Why it hurts.** A second `dist.init_process_group` raises `ValueError: trying to initialize the default process group
 twice!`. DeepSpeed, accelerate and Lightning adopt the group as it is: the timeout and the backend that they are given
-are ignored without a word, so that the long wait which the timeout allows for ends the job after 10 minutes.
+are ignored silently, so that the long wait which the timeout allows for ends the job after 10 minutes.
 
 **Fix.** Make the group once, with the timeout and the backend that it shall have.
 
 **When it stays quiet.** The second call gets neither a timeout nor a backend, or the same; it is guarded by
-`if not dist.is_initialized():`; the two stand in different branches, or
+`if not dist.is_initialized():`; the two are in different branches, or
 something may leave the first one out; `destroy_process_group` lies between them.
 
 **Evidence.** Two gloo ranks: after `init_process_group(timeout=60 s)` the group keeps 60 s whatever
@@ -79,8 +79,7 @@ def _second(run: RunQuery, event: Event, past: Before) -> Finding | None:
         META,
         event.module,
         event.node,
-        f"`{called(run, past.done[0])}` has made the default process group already: this call raises a ValueError on"
-        " every rank",
+        f"`{called(run, past.done[0])}` has already made the default process group: `ValueError` on every rank",
         hint="Make the group once, or ask `dist.is_initialized()` first",
         related=(run.location(past.done[0].module, past.done[0].node, "the group is made here"),),
         severity=Severity.ERROR,
@@ -107,8 +106,8 @@ def _late(run: RunQuery, event: Event, past: Before) -> Finding | None:
                 META,
                 event.module,
                 node,
-                f"the {option} `{text}` has no effect: `{called(run, past.done[0])}` has made the process group"
-                " already, and it is adopted as it is",
+                f"the {option} `{text}` has no effect: `{called(run, past.done[0])}` has already made the process"
+                " group",
                 hint=f"Pass the {option} to the first call, or drop that call",
                 related=(run.location(past.done[0].module, past.done[0].node, "the group is made here"),),
                 facts={"taker": event.api.rpartition(".")[2], "option": option},

@@ -8,7 +8,7 @@ configuration file`, after the model is loaded.
 and `--deepspeed_config` on the command line.
 
 **When it stays quiet.** `args` is passed and may hold `deepspeed_config`: it comes from elsewhere, from a parser that
-the script hands on (also to `add_config_arguments`), or `deepspeed_config` is set on it; arguments are unpacked with
+the script passes on (also to `add_config_arguments`), or `deepspeed_config` is set on it; arguments are unpacked with
 `*` or `**`.
 
 **Evidence.** DeepSpeed 0.19.8 `__init__.py: initialize`. Two gloo ranks: the assertion stops both, without `args` as
@@ -44,12 +44,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         args = event.arguments.get("args")
         missing = args is None or args.constants == (None,)
-        what = "no `config`, and no `args`" if missing else "no `config`, and `args` has no `deepspeed_config`"
+        what = "no `config` and no `args`" if missing else "no `config`, and `args` has no `deepspeed_config`"
         yield run.finding(
             META,
             event.module,
             event.node,
-            f"`{event.api}` gets {what}: it stops with an AssertionError on every rank",
+            f"`{event.api}` gets {what}: `AssertionError` on every rank",
             hint="Pass `config=` a dict or the path of a JSON file"
             + ("" if missing else ", or call `deepspeed.add_config_arguments(parser)`"),
             facts={"arguments": "no-config" if missing else "args-without-it"},

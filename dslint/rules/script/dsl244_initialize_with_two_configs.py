@@ -51,8 +51,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 where,
-                f"a config beside `args={args}`, whose `deepspeed_config` is set as well: `{event.api}`"
-                " stops with an AssertionError on every rank",
+                f"a config is passed, but `args={args}` has `deepspeed_config` too: `{event.api}` raises"
+                " `AssertionError`",
                 hint="Drop `config=`, or do not pass `args=`",
                 facts={"arguments": "two-configs"},
             )
@@ -61,8 +61,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 where,
-                f"`config=` and `args={args}` hold the same `deepspeed_config`: with `--deepspeed_config` there are two"
-                f" configs, without it none, and `{event.api}` stops with an AssertionError",
+                f"`config=` and `args={args}` hold the same `deepspeed_config`: `{event.api}` gets two configs or none,"
+                " and raises",
                 hint="Drop `config=`: DeepSpeed reads `args.deepspeed_config` itself",
                 facts={"arguments": "two-configs"},
             )

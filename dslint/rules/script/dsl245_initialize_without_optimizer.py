@@ -57,8 +57,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            "the engine gets no optimizer, neither as argument nor in its config, and trains: DeepSpeed stops here"
-            " (ZeRO stage 1 and 2) or at the first `backward`",
+            "the engine trains without an optimizer, passed or configured: DeepSpeed stops here or at the first"
+            " `backward`",
             hint="Add an `optimizer` section to the config, or pass `optimizer=`",
             related=(run.location(found.event.module, found.event.node, "the backward pass"),),
             facts={"arguments": "no-optimizer", "stage": run.stage if event.stage is None else event.stage},

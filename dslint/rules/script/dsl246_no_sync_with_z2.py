@@ -10,7 +10,7 @@ after the model was loaded. Releases before 0.16.0 have no such method and raise
 **Fix.** Remove the context and let the engine accumulate: `gradient_accumulation_steps` in the config, and
 `engine.backward` and `engine.step` for every micro batch. Stage 1 allows `no_sync`.
 
-**When it stays quiet.** The stage is 0 or 1, or not known; the call stands in a branch for other stages;
+**When it stays quiet.** The stage is 0 or 1, or not known; the call is in a branch for other stages;
 `accelerator.no_sync(model)`, which accelerate leaves out itself at stages 2 and 3; `no_sync` of a
 `DistributedDataParallel` model.
 
@@ -58,8 +58,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}` under {shown}, where the reduction of gradients cannot be left "
-            "out: the engine raises when the context is entered",
+            f"`{run.text(event.module, event.node)}` raises under {shown}: the reduction of gradients cannot be"
+            " skipped",
             hint="Remove the context and set `gradient_accumulation_steps` in the DeepSpeed config",
             related=here.places,
             facts={"stage": here.stage},

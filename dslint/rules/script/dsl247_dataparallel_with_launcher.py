@@ -2,9 +2,9 @@
 
 **Why it hurts.** `DataParallel` spreads its batch over all GPUs that the process sees. Under a launcher every rank sees
 all of them: eight processes make eight replicas each, and all meet on the same GPUs. The memory is used several times
-over, the replicas of a step are thrown away, and the gradients of DeepSpeed's or DDP's hooks are those of replica 0.
+over, the replicas of a step are discarded, and the gradients of DeepSpeed's or DDP's hooks are those of replica 0.
 
-**Fix.** Remove the wrapper: `DistributedDataParallel`, the DeepSpeed engine or accelerate wrap the model once a rank.
+**Fix.** Remove the wrapper: `DistributedDataParallel`, the DeepSpeed engine or accelerate wrap the model once per rank.
 
 **When it stays quiet.** In the arm that runs without distribution (`if local_rank == -1`, `if not args.distributed`),
 in another function than the one that joins the job, and where a test other than the number of GPUs decides. An
@@ -62,9 +62,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                "`DataParallel` replicates the model on all visible GPUs in every rank of the job: N processes make N"
-                " replicas on each of them",
-                hint="Remove it: `DistributedDataParallel`, DeepSpeed or accelerate wrap the model once a rank",
+                "`DataParallel` in every rank replicates the model on all GPUs: N processes make N replicas on each",
+                hint="Remove it: `DistributedDataParallel`, DeepSpeed or accelerate wrap the model once per rank",
                 related=(run.location(start.event.module, start.event.node, "the process is a rank of a job"),),
             )
 

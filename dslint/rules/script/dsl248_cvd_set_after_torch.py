@@ -6,7 +6,7 @@ process works on GPUs that the script believes hidden, beside the runs of others
 **Fix.** Write it above everything that touches CUDA, or better in the command: `CUDA_VISIBLE_DEVICES=0,1 torchrun ...`.
 
 **When it stays quiet.** After `import torch` alone, which does not start CUDA, nor does `torch.cuda.device_count()`;
-when the lines stand in different functions or arms; below `set_device`, which has chosen the GPU of this process
+when the lines are in different functions or arms; below `set_device`, which has chosen the GPU of this process
 already; in files that start processes, whose environment it may be for.
 
 **Evidence.** torch 2.13 `torch/cuda/__init__.py`: `is_available` "initializes the CUDA Driver API via `cuInit`",
@@ -53,8 +53,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                f"`CUDA_VISIBLE_DEVICES` is written after `{called(run, started)}(...)` has started CUDA: the process"
-                " keeps the GPUs that it sees already",
+                f"`CUDA_VISIBLE_DEVICES` has no effect here: `{called(run, started)}(...)` has already started CUDA",
                 hint="Write it above everything that touches CUDA, or set it in the command",
                 related=(run.location(started.module, started.node, "CUDA starts here"),),
             )

@@ -64,14 +64,14 @@ def _judged(run: RunQuery, event: Event, gpus: int, listed: str) -> Iterator[Fin
         yield _finding(
             run,
             event,
-            f"each of the {processes.get()} processes of a machine shows itself {listed}, the same for all: local rank"
+            f"each of the {processes.get()} processes of a machine sees only {listed}, the same for all: local rank"
             f" {gpus} has none",
             tuple(origin.labelled("the processes are started here") for origin in processes.origins),
         )
     elif processes.is_absent and gpus == 1:
         place = _chosen_by_rank(run)
         if place is not None:
-            message = f"the script shows itself {listed} and chooses its GPU by the local rank: local rank 1 has none"
+            message = f"the script sees only {listed}, but chooses its GPU by the local rank: local rank 1 has none"
             yield _finding(run, event, message, (place,))
 
 

@@ -96,18 +96,18 @@ def _effect(run: RunQuery, event: Event, name: str, others: set[str]) -> str:
     world, text = run.context.world_size.get_or(None), _text(event)
     launcher = run.context.launcher.get_or("torchrun")
     if name == "RANK":
-        return f"every process takes itself for rank {text}, and the group never forms"
+        return f"every process believes it is rank {text}, and the group never forms"
     if name == "LOCAL_RANK":
         # Below srun each process may see a GPU of its own, with the index 0.
         given = launcher in ("torchrun", "deepspeed", "accelerate") and "SLURM" not in event.module.code
         return f"every process of a machine takes GPU {text}" if given else ""
     if name == "WORLD_SIZE":
         wrong = isinstance(world, int) and text != str(world)
-        return f"the processes count {text} of them, and the group never forms" if wrong else ""
+        return f"the processes expect {text} of them, and the group never forms" if wrong else ""
     # Others than torchrun leave the store to rank 0, which then opens it at the port that all write.
     if text == _USUAL_PORT or launcher != "torchrun" or {"RANK", "WORLD_SIZE"} & others:
         return ""
-    return "under torchrun nobody listens at that port, and every process waits until the timeout"
+    return "under torchrun nobody listens at that port, and every process hangs"
 
 
 def _finding(run: RunQuery, event: Event, name: str, effect: str, several: bool) -> Finding:
@@ -118,7 +118,7 @@ def _finding(run: RunQuery, event: Event, name: str, effect: str, several: bool)
         META,
         event.module,
         event.node,
-        f'`os.environ["{name}"]` is written as "{text}" over what the launcher gave: {effect}',
+        f'`os.environ["{name}"] = "{text}"` overwrites what the launcher set: {effect}',
         hint=f'Use `os.environ.setdefault("{name}", "{text}")`, or drop the line',
         severity=Severity.ERROR if certain else None,
         related=tuple(o.labelled("several processes are started here") for o in world.origins) if several else (),
@@ -135,7 +135,7 @@ def _fix(event: Event) -> Fix | None:
     if found is None or not isinstance(target, ast.Subscript):
         return None
     text = f"{module.text(target.value)}.setdefault({module.text(target.slice)}, {module.text(found.value)})"
-    return Fix("Keep what the launcher gave", (Edit(module.path, module.span(found), text),))
+    return Fix("Keep what the launcher set", (Edit(module.path, module.span(found), text),))
 
 
 _HEAD = "import os\n\nimport torch.distributed as dist\n\n"

@@ -2,7 +2,7 @@
 
 **Why it hurts.** The launcher passes `--local_rank=0`, and argparse keeps the text `"0"`. A text is never equal to a
 number: `args.local_rank == 0` is false on every rank, so nobody saves and nobody logs; `args.local_rank in (-1, 0)` and
-`args.local_rank != -1` are wrong in the same way, without a word. `torch.cuda.set_device` refuses a text.
+`args.local_rank != -1` are wrong in the same way, silently. `torch.cuda.set_device` refuses a text.
 
 **Fix.** `type=int`. The safe fix appends it.
 
@@ -10,7 +10,7 @@ number: `args.local_rank == 0` is false on every rank, so nobody saves and nobod
 `f"cuda:{args.local_rank}"`, compares it with a text somewhere, or never reads it; arguments with a `type` or an
 `action`.
 
-**Evidence.** Two processes with `--local_rank=0` and `--local_rank=1`: as written no rank takes itself for the main
+**Evidence.** Two processes with `--local_rank=0` and `--local_rank=1`: as written no rank believes it is the main
 one, with `type=int` exactly one does. Python `argparse`: "by default, the parser reads command-line arguments in as
 simple strings".
 """
@@ -154,8 +154,7 @@ class Check(ScriptCheck):
             return
         self.report(
             node,
-            f'`--{dest}` has no `type`, so its value is a text, but the script uses it as a number: `"0" == 0` is'
-            " false, and no rank takes itself for the main one",
+            f'`--{dest}` has no `type` but is used as a number: `"0" == 0` is false, and no rank is the main one',
             hint="Add `type=int`",
             related=(self.ctx.location(use, "used as a number here"),),
             fix=self._fix(node),

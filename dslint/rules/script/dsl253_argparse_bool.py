@@ -120,8 +120,8 @@ class Check(ScriptCheck):
         given = f"the launch command passes `{passed.value}`" if is_inverted else f"`{name} False`"
         self.report(
             converter,
-            f"`type=bool` makes every text `True`: {given}"
-            + (f", and `{name}` is switched on all the same" if is_inverted else " switches the flag on"),
+            f"`type=bool` turns every text into `True`: {given}"
+            + (f", yet `{name}` is switched on" if is_inverted else " switches the flag on"),
             hint="Use `action=argparse.BooleanOptionalAction`, or a converter that reads the text",
             severity=Severity.WARNING if is_inverted else None,
             related=labelled(passed.origins, "passed here") if is_inverted else (),

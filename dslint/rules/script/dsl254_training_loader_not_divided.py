@@ -66,8 +66,8 @@ def _finding(run: RunQuery, found: Undivided) -> Finding:
         META,
         event.module,
         event.node,
-        f"no sampler divides `{text}` among the ranks, so that each rank trains on all of it: an epoch takes as "
-        "long as on one GPU",
+        f"no sampler divides `{text}` among the ranks: each trains on all of it, and an epoch takes as long as on one"
+        " GPU",
         hint="Pass `sampler=DistributedSampler(dataset)` in place of `shuffle`, or let accelerate prepare the loader",
         related=tuple(_training(run, event)),
         varies=found.source.varies,

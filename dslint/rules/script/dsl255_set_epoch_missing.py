@@ -159,8 +159,8 @@ def _names(module: Module, names: re.Pattern[str]) -> bool:
 
 def _finding(run: RunQuery, made: Event, found: Pass) -> Finding:
     own = made.api == _DEALER
-    what = "`DistributedSampler` shuffles" if own else "the sampler that `deepspeed.initialize` makes shuffles"
-    related = [run.location(*found.outer, "runs over the data again and again")]
+    what = "`DistributedSampler`" if own else "the sampler of `deepspeed.initialize`"
+    related = [run.location(*found.outer, "iterates over the data again and again")]
     if found.loop != found.outer:
         related.append(run.location(*found.loop, "the loop over the data"))
     sampler = "sampler" if own else "loader.data_sampler"
@@ -168,7 +168,7 @@ def _finding(run: RunQuery, made: Event, found: Pass) -> Finding:
         META,
         made.module,
         made.node,
-        f"{what} by the number of the epoch, and nothing calls `set_epoch`: every epoch has the same order",
+        f"{what} shuffles by epoch number, but nothing calls `set_epoch`: every epoch has the same order",
         hint=f"Call `{sampler}.set_epoch(epoch)` at the beginning of each epoch",
         related=tuple(related),
         facts={"loader": "sampler" if own else "deepspeed"},

@@ -11,7 +11,7 @@ that the class shuffles them or that somebody has cut a training and an evaluati
 rank or the time.
 
 The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `datasets` without a seed, in a run over several
-ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
+ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate distributes
 places in another order on each rank, and the evaluation counts rows that other ranks have trained on.
 
 The same for a pipeline of webdataset whose `shuffle` comes before `split_by_node`: it seeds itself by the time and the
@@ -113,8 +113,8 @@ def _sampler(run: RunQuery, event: Event) -> Finding | None:
         META,
         event.module,
         node,
-        f"the seed of `{name}` is another one on each rank (`{run.text(event.module, node)}`), so that each takes its"
-        " part of another order: the parts of the ranks overlap, and other items are in none",
+        f"the seed of `{name}` differs between ranks (`{run.text(event.module, node, 40)}`): their parts overlap, and"
+        " other items are lost",
         hint="Pass the same seed on every rank: the sampler asks for the rank by itself",
         related=run.origin(seed, "another number on each rank"),
         varies=held,
@@ -129,8 +129,7 @@ def _split(run: RunQuery, event: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{name}` draws after a seed that holds the rank: what one rank holds out for the evaluation, the others train"
-        " on",
+        f"`{name}` draws from a seed that depends on the rank: what one rank holds out, the others train on",
         hint="Pass `generator=torch.Generator().manual_seed(seed)` with the same seed on every rank",
         related=(place[0].location(place[1], "another number on each rank"),) if place is not None else (),
         facts={"library": "torch", "seeded": True, "variable": "parts"},
@@ -138,15 +137,15 @@ def _split(run: RunQuery, event: Event) -> Finding:
 
 
 def _cut(run: RunQuery, event: Event, order: Event) -> Finding:
-    why = "has no seed, so that each process draws its own"
+    why = "without a seed"
     if order.drawn & RANKED:
-        why = "has a seed that holds the rank"
+        why = "with a seed of its rank"
     return run.finding(
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, event.node)}` cuts a part out of an order that `{_called(run, order)}` made, which"
-        f" {why}: the parts of the ranks overlap, and other items are in none",
+        f"`{run.text(event.module, event.node, 40)}` cuts an order that `{_called(run, order)}` made {why}: parts"
+        " overlap",
         hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
         related=(run.location(order.module, order.node, "the order"), *_seed_place(order)),
         varies=order.drawn,
@@ -161,11 +160,10 @@ def _dealt(run: RunQuery, event: Event, order: Event) -> Finding:
         META,
         order.module,
         order.node,
-        f"`{_called(run, order)}` gives each rank an order of its own, and `{sampler}` deals out places in it: the"
-        " parts of the ranks overlap, other items are in none, and ranks that keep other items may make another"
-        " number of steps",
+        f"`{_called(run, order)}` orders differently on each rank, and `{sampler}` divides by position: parts overlap,"
+        " items are lost",
         hint="Shuffle with the same seed on every rank: `random.Random(seed).shuffle(x)`",
-        related=(run.location(event.module, event.node, "deals out the places of the items"), *_seed_place(order)),
+        related=(run.location(event.module, event.node, "divides the items by position"), *_seed_place(order)),
         varies=order.drawn,
         facts=_facts(order, run.text(order.module, shuffled)),
     )
@@ -176,11 +174,10 @@ def _pipeline(run: RunQuery, event: Event, shuffle: ast.Call, split: ast.expr) -
         META,
         event.module,
         shuffle,
-        f"`{run.text(event.module, shuffle)}` draws an order of its own in each process, and"
-        f" `{run.text(event.module, split)}` then takes every how manieth shard of it: the shares of the ranks overlap,"
-        " and other shards are in none",
+        f"`{run.text(event.module, shuffle, 40)}` shuffles differently in each process, before"
+        f" `{run.text(event.module, split, 40)}`: shares overlap, shards are lost",
         hint="Shuffle the shards after the split, or with `wds.detshuffle()`, which has one seed for all",
-        related=(run.location(event.module, split, "deals out the shards"),),
+        related=(run.location(event.module, split, "divides the shards"),),
         facts={"library": "random", "seeded": False, "variable": "shards"},
     )
 
@@ -201,8 +198,8 @@ def _facts(order: Event, variable: str) -> dict[str, str | int | float | bool | 
 
 
 def _rows(run: RunQuery, event: Event) -> Finding:
-    name, harm = event.api.rpartition(".")[2], "the parts of the ranks overlap, and other rows are in none"
-    harm = "what one rank holds out for the evaluation, the others train on" if "split" in name else harm
+    name, harm = event.api.rpartition(".")[2], "the parts of the ranks overlap, and other rows are lost"
+    harm = "what one rank holds out, the others train on" if "split" in name else harm
     return run.finding(
         META,
         event.module,

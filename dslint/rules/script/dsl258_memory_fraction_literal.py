@@ -82,7 +82,7 @@ _Mistake = tuple[str, str, str, Severity | None, tuple[Location, ...]]
 def _invalid(value: float) -> _Mistake | None:
     """Return what torch itself refuses."""
     if isinstance(value, int):
-        message = f"the memory fraction `{value}` is no float: the call raises `TypeError` on every rank"
+        message = f"the memory fraction `{value}` is not a float: the call raises `TypeError` on every rank"
         return "integer", message, f"Write `{float(value)}`", Severity.ERROR, ()
     if not 0 <= value <= 1:
         message = f"the memory fraction {value:g} is outside 0 to 1: the call raises `ValueError` on every rank"
@@ -96,8 +96,8 @@ def _too_small(run: RunQuery, value: float) -> _Mistake | None:
     if value >= _SMALL or (run.stage != 3 and engine is None):
         return None
     message = (
-        f"each process may use only {value:.0%} of its GPU, but ZeRO-3 gathers whole layers: a rank that"
-        " runs out of memory leaves its peers waiting in the collective"
+        f"each process may use only {value:.0%} of its GPU, but ZeRO-3 gathers whole layers: a rank out of memory"
+        " stalls the others"
     )
     hint = "Raise the fraction (one process runs on each GPU) or drop the call"
     places = (run.location(engine.module, engine.node, "the engine of ZeRO-3"),) if engine is not None else ()
@@ -112,20 +112,19 @@ def _of_device(run: RunQuery, found: Happening, value: float) -> _Mistake | None
     sharers = _sharers(run)
     if sharers > 1 and value * sharers > 1:
         message = (
-            f"each of the {sharers} processes may use {value:.0%} of the one GPU that they share:"
-            f" {value * sharers:.0%} together, and the last one to allocate runs out of memory"
+            f"{sharers} processes share one GPU and may use {value:.0%} each, {value * sharers:.0%} together: the last"
+            " runs out of memory"
         )
         hint = f"Allow each of them {1 / sharers:.2g}, or give each its own GPU"
         return "shared", message, hint, None, run.context.processes_per_node.origins
     if is_open and not _is_chosen(found):
         message = (
-            "the memory limit is set before `torch.cuda.set_device` and without `device`: it applies to GPU 0 for"
-            " every rank, not to the rank's own GPU"
+            "the memory limit is set before `torch.cuda.set_device` and without `device`: it limits GPU 0 on every rank"
         )
         hint = "Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`"
         return "before-set-device", message, hint, None, ()
     if device is not None and not is_open and device_words(run, device) == _FIRST_GPU and _chooses_by_rank(run):
-        message = "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited"
+        message = "the memory limit names GPU 0, but each rank uses its own GPU: only the first is limited"
         return "device-0", message, "Pass `device=local_rank`", None, ()
     return None
 

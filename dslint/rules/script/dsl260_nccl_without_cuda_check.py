@@ -5,7 +5,7 @@
 **Fix.** `backend="nccl" if torch.cuda.is_available() else "gloo"`, or no backend: torch then takes one for each device.
 
 **When it stays quiet.** The rule is off unless it is selected. `is_available`, an accelerator of DeepSpeed or
-accelerate, or a device count is asked for anywhere in the file; the backend comes from elsewhere.
+accelerate, or a device count is requested anywhere in the file; the backend comes from elsewhere.
 
 **Evidence.** Two processes without a GPU: `init_process_group("nccl")` raises on both (`Distributed package doesn't
 have NCCL built in` or `ProcessGroupNCCL is only supported with GPUs`); with `"gloo"` it passes.

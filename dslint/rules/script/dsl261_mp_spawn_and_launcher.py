@@ -8,7 +8,7 @@ holds the model several times.
 **Fix.** One of the two: start the script with plain `python`, or drop the spawn and read `LOCAL_RANK`.
 
 **When it stays quiet.** When no launch command of the project starts the script on several processes; when the call
-stands under a test (`if "LOCAL_RANK" not in os.environ`, `if args.launcher == "spawn"`), or in a function that is not
+is under a test (`if "LOCAL_RANK" not in os.environ`, `if args.launcher == "spawn"`), or in a function that is not
 called at the top; `nprocs=1`; XLA's `spawn`.
 
 **Evidence.** Two processes under torchrun, torch 2.13 with gloo, each of which spawns two workers: four workers run,
@@ -76,8 +76,9 @@ def _finding(run: RunQuery, event: Event, name: str) -> Finding:
         META,
         event.module,
         event.node,
-        f"{run.context.launcher.get()} starts {processes.get()} processes of this script on a machine, and each of them"
-        f" starts `{text}` more: the groups meet at one port, and every GPU holds the model several times",
+        f"{run.context.launcher.get()} starts {processes.get()} processes of this script, and each starts"
+        f" `{text}` more:"
+        " the groups collide at one port",
         hint="Start the script with `python`, or drop the spawn and read `LOCAL_RANK`",
         related=tuple(o.labelled("the processes are started here") for o in processes.origins),
         facts={"processes": processes.get(), "count": number if isinstance(number, int) else None},

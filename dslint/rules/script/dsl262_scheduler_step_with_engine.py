@@ -72,11 +72,11 @@ def _finding(run: RunQuery, event: Event, step: Event, maker: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{called[0]}()` steps a schedule that `{called[1]}()` steps as well: the learning rate runs through its "
-        "schedule at twice the speed or more",
+        f"`{called[0]}()` steps a schedule that `{called[1]}()` also steps: the learning rate moves twice as fast"
+        " or more",
         hint="Delete the call",
         related=(
-            run.location(step.module, step.node, "steps the schedule as well"),
+            run.location(step.module, step.node, "also steps the schedule"),
             run.location(maker.module, maker.node, "the engine gets the schedule here"),
         ),
         fix=_fix(run, event),

@@ -93,7 +93,7 @@ def _finding(run: RunQuery, event: Event, made: Event) -> Finding | None:
         META,
         module,
         node,
-        f"`{run.text(module, loss)}.backward()` passes over the Accelerator that prepared the model: {what}",
+        f"`{run.text(module, loss)}.backward()` bypasses the Accelerator: {what}",
         hint=f"Call `{owner or 'accelerator'}.backward({run.text(module, loss)})`",
         related=related,
         severity=severity,
@@ -108,16 +108,16 @@ def _effect(run: RunQuery, owners: list[Instance]) -> tuple[Severity, str, tuple
     """What is lost, as far as the script and the run say."""
     stage = run.context.zero_stage
     if stage.is_known:
-        return Severity.WARNING, "the DeepSpeed engine steps inside `accelerator.backward` only", stage.origins
+        return Severity.WARNING, "the DeepSpeed engine steps only in `accelerator.backward`", stage.origins
     steps, maker = micro_batches(run, owners, ACCELERATOR), maker_of(run, owners)
     if steps is not None and steps.count != 1:
         places = tuple(place.labelled("accumulates") for place in steps.places)
-        return Severity.WARNING, "the gradients of the micro batches of a step are added up, not averaged", places
+        return Severity.WARNING, "the gradients of micro batches are summed, not averaged", places
     if maker is not None and constant_of(maker.arguments.get("mixed_precision")) == "fp16":
         node = maker.nodes.get("mixed_precision", maker.node)
         place = (run.location(maker.module, node, "needs a scaled loss"),)
         return Severity.WARNING, "the loss is not scaled for fp16, and small gradients become 0", place
-    return Severity.INFO, "accumulation, fp16 scaling and DeepSpeed, which the launch may ask for, are left out", ()
+    return Severity.INFO, "accumulation, fp16 scaling and DeepSpeed, if the launch uses them, are skipped", ()
 
 
 def _called(made: Event, event: Event) -> str:

@@ -14,13 +14,13 @@ use takes the new name: `evaluation_strategy` to `eval_strategy`, `tokenizer` to
 `use_cpu`, `per_gpu_train_batch_size` to `per_device_train_batch_size`, `warmup_ratio` to `warmup_steps` for a number
 between 0 and 1.
 
-**When it stays quiet.** A test of the version or a handler of the `TypeError` stands around the call, or the file
+**When it stays quiet.** A test of the version or a handler of the `TypeError` is around the call, or the file
 itself asks for releases of the library (`require_version("trl<=0.9.6")`), or it trains with flax or TensorFlow. The
 releases come from the project's own files (requirements, pyproject.toml, lock files, ...). An error means that every
 release in use refuses the argument; a warning, that the stated range reaches such releases and its newest one
 refuses; an information, that nobody states a release and the newest refuses, or that the release in use calls the
 argument deprecated. Names that no release knows are left alone, and so are classes that add the field themselves,
-take any keyword, or stand in `trl.experimental`.
+take any keyword, or are in `trl.experimental`.
 
 **Evidence.** `schemas/trainer_arguments.json`, generated from the released sources of transformers 4.0 to 5.23 and trl
 0.4 to 1.16; transformers 5.23 on two ranks: `TrainingArguments` and `Trainer` raise `TypeError` on both.

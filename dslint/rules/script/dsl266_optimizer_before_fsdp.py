@@ -163,8 +163,8 @@ def _finding(run: RunQuery, made: Happening, wrapped: Happening) -> Finding:
         META,
         module,
         node,
-        f"the optimizer holds the parameters that `{run.text(wrap.module, model)}` has before {does} replaces them: "
-        "none of them gets a gradient afterwards, and its steps change nothing",
+        f"the optimizer holds parameters that {does} replaces in `{run.text(wrap.module, model)}`: its steps change "
+        "nothing",
         hint="Make the optimizer after the model is sharded" + ("" if in_place else ", from the wrapper"),
         related=tuple(related),
         fix=_fix(run, event, wrap, in_place) if via is None else None,

@@ -1,4 +1,4 @@
-"""A loader with a `DistributedSampler` is prepared by accelerate, which deals out its batches once more.
+"""A loader with a `DistributedSampler` is prepared by accelerate, which distributes its batches once more.
 
 **What.** `DataLoader(dataset, sampler=DistributedSampler(dataset))` handed to `accelerator.prepare(...)`, to
 `prepare_data_loader`, or to `self.accelerator.prepare` of a Trainer.
@@ -100,9 +100,9 @@ def _finding(run: RunQuery, event: Event, loader: Event, name: str, sampler: Eve
         META,
         loader.module,
         loader.nodes.get(name, loader.node),
-        "the `DistributedSampler` deals the items out to the ranks and accelerate deals the batches of this loader "
-        "out once more: of N ranks each sees 1/N² of the items, and all together 1/N",
-        hint=f"Drop `{name}`, or do not prepare the loader",
+        "the `DistributedSampler` divides the items, and accelerate divides this loader again: most items are never "
+        "seen",
+        hint=f"Drop `{name}`, or do not prepare the loader; of N ranks each sees 1/N² of the items",
         related=(
             run.location(event.module, event.node, "prepared here"),
             run.location(sampler.module, sampler.node, "the sampler"),
@@ -123,7 +123,7 @@ def _fix(run: RunQuery, loader: Event, name: str, sampler: Event) -> Fix | None:
     if given is None or is_open or "shuffle" in loader.arguments or order not in ((True,), (False,)):
         return None
     edit = Edit(run.path, loader.module.span(given), f"shuffle={order[0]}")
-    return Fix("Leave dealing out to accelerate", (edit,))
+    return Fix("Let accelerate divide the items", (edit,))
 
 
 _HEAD = """\

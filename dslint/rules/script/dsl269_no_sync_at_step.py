@@ -85,9 +85,8 @@ def _judged(run: RunQuery, block: unsynced.Block, step: Happening, asked: Test) 
         META,
         asked.module,
         asked.node,
-        f"with {size if is_known else f'{_divisor_text(run, asked)} {size}'} the step runs in turn {found[-1][0]} of"
-        " each group, and so does `no_sync`: the gradients of that micro batch stay on their rank, each rank steps with"
-        " its own, and the weights of the ranks part",
+        f"`no_sync` covers the micro batch of the step (turn {found[-1][0]} of"
+        f" {size if is_known else f'{_divisor_text(run, asked)} {size}'}): the ranks step with different gradients",
         hint="Enter `no_sync` on all micro batches but the one on which the optimizer steps",
         related=(
             _entered(run, block),
@@ -114,7 +113,7 @@ def _entered(run: RunQuery, block: unsynced.Block) -> Location:
 
 def _divisor_text(run: RunQuery, asked: Test) -> str:
     rests = [n for n in ast.walk(asked.node) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
-    return f"`{run.text(asked.module, rests[0].right)}`" if rests else "a group of"
+    return f"`{run.text(asked.module, rests[0].right)}` =" if rests else "a group of"
 
 
 def _fix(run: RunQuery, block: unsynced.Block, asked: Test, runs: list[Test], divisor: object) -> Fix | None:

@@ -1,5 +1,5 @@
-"""**What.** A batch (or list of prompts) that the script divides among the ranks has a known size that is no multiple
-of the known number of ranks.
+"""**What.** A batch (or list of prompts) that the script divides among the ranks has a known size that is not a
+multiple of the known number of ranks.
 
 **Why it hurts.** Some ranks get one item more than others. Under ZeRO-3 every forward pass gathers the parameters from
 all ranks: when the ranks with fewer items are done, the others wait in an all-gather that never completes, until the
@@ -38,7 +38,7 @@ META = RuleMeta(
     name="batch-size-not-divisible",
     kind="script",
     severity=Severity.WARNING,
-    summary="A batch that is divided among the ranks is no multiple of the world size",
+    summary="A batch that is divided among the ranks is not a multiple of the world size",
     markers=(r"world_size|num_processes|WORLD_SIZE|split_between_processes", r"torch\.distributed|deepspeed|accelerat"),
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
@@ -106,7 +106,6 @@ def _name(node: ast.expr) -> str:
 def _finding(run: RunQuery, event: Event, cut: _Cut, world: int) -> Finding:
     size, rest = cut.size, cut.size % world
     origins = run.context.world_size.origins
-    where = f" ({', '.join(str(origin) for origin in origins)})" if origins else ""
     places = _places_at_stage_3(run)
     text = run.text(event.module, cut.whole)
     what = f"`{text}` is {size}" if cut.is_number else f"`{text}` has {size} items"
@@ -114,7 +113,7 @@ def _finding(run: RunQuery, event: Event, cut: _Cut, world: int) -> Finding:
         META,
         event.module,
         event.node,
-        f"{what}, no multiple of the {world} ranks{where}: {size} = {size // world} x {world} + {rest}, "
+        f"{what}, not a multiple of the {world} ranks: {size} = {size // world} x {world} + {rest}, "
         + _loss(rest if cut.is_floor else 0, places is not None),
         severity=Severity.INFO if places is None else Severity.WARNING,
         related=(*origins, *(places or ())),
@@ -134,9 +133,9 @@ def _places_at_stage_3(run: RunQuery) -> tuple[Location, ...] | None:
 def _loss(left_out: int, sharded: bool) -> str:
     """What comes of it: ``left_out`` items after a floor division, 0 when the items are dealt out one by one."""
     if left_out:
-        what = f"so `//` leaves {left_out} of them to no rank"
-        return what + (", or to some ranks only, which then wait for ever in a ZeRO-3 gather" if sharded else "")
-    return "so ranks run unequally often" + (" and ZeRO-3 waits for ever in the last gather" if sharded else "")
+        what = f"so `//` drops {left_out} of them"
+        return what + (" and ZeRO-3 may hang" if sharded else "")
+    return "so ranks run unequally often" + (" and ZeRO-3 hangs in the last gather" if sharded else "")
 
 
 _ZERO3 = "config = {'train_micro_batch_size_per_gpu': 1, 'zero_optimization': {'stage': 3}}\n"

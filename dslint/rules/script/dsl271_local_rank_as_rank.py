@@ -2,7 +2,7 @@
 
 **What.** `init_process_group(rank=local_rank, world_size=world_size)` with the `LOCAL_RANK` of the launcher as the rank
 and its `WORLD_SIZE` as the number of processes. Or `DistributedSampler(rank=local_rank)`, a sampler or data set of
-the project that deals out by it, or a seed that is offset by it: `torch.manual_seed(seed + local_rank)`.
+the project that distributes by it, or a seed that is offset by it: `torch.manual_seed(seed + local_rank)`.
 
 **Why it hurts.** On one machine the two ranks are the same, and the script works. On two machines each rank is taken
 twice and half of the ranks by nobody: the group never forms, and the job waits until the timeout while the GPUs are
@@ -94,8 +94,8 @@ def _shares(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             node,
-            f"What the {own[0].role.replace('_', ' ')} deals out follows from the rank within the machine: a second"
-            " machine trains on the items of the first again",
+            f"The {own[0].role.replace('_', ' ')} divides by the local rank: a second machine trains on the items of"
+            " the first again",
             hint="Divide by the rank of the job (`dist.get_rank()`, `RANK`)",
             related=tuple(run.location(m, n, "the items are divided here") for m, n in own[0].code[:1]),
             varies=own[0].varies,
@@ -115,8 +115,7 @@ def _seeds(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.nodes.get(name) or event.node,
-                "The seed follows from the rank within the machine: the processes of that number on all machines draw"
-                " the same",
+                "The seed depends on the local rank: processes with the same local rank on all machines draw the same",
                 hint="Add the rank of the job to the seed (`dist.get_rank()`, `RANK`)",
                 related=run.origin(value, "the rank within the machine") if value is not None else (),
                 facts={"call": "seed"},
@@ -159,14 +158,14 @@ def _may_be_here(met: Value | None) -> bool:
 def _of_group(run: RunQuery, event: Event, rank: Value) -> Finding:
     per_node = run.context.processes_per_node.get_or(None)
     is_known = run.context.world_size.is_known and isinstance(per_node, int)
-    count = f"{per_node} processes each" if is_known else "several processes each"
+    count = f" of {per_node} processes each" if is_known else ""
     node = written(event, "rank")
     return run.finding(
         META,
         event.module,
         node,
-        f"`rank={_text(run, event)}` is the rank within the machine and the world size that of the job: on two"
-        f" machines of {count} every rank is taken twice, and the group never forms",
+        f"`rank={_text(run, event)}` is the local rank, but the world size counts the whole job: on two"
+        f" machines{count} the group never forms",
         hint='Pass `rank=int(os.environ["RANK"])`, or leave out both `rank` and `world_size`',
         related=tuple(
             place
@@ -204,7 +203,7 @@ def _samplers(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.nodes.get("rank") or event.node,
-                "The sampler gets the rank within the machine: a second machine trains on the part of the first again",
+                "The sampler gets the local rank: a second machine trains on the same part as the first",
                 hint="Pass the rank of the job, or neither `rank` nor `num_replicas`: the sampler asks for both itself",
                 severity=Severity.ERROR if run.machine.worlds.stated else None,
                 facts={"call": "sampler"},

@@ -192,8 +192,7 @@ def _finding(
         META,
         event.module,
         node,
-        f"`{chosen}` gives {process} another port: rank 0 listens at its own and the others knock at theirs, and the"
-        " group never forms",
+        f"`{chosen}` gives {process} another port: they never meet, and the group never forms",
         hint="Choose the port where the processes are started, or take the one that the launcher gives",
         related=(group,),
         severity=severity,

@@ -55,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             step.event.module,
             step.event.node,
-            "Accelerate runs this step once for each process, and the patience of `ReduceLROnPlateau` is soon used up",
+            "Accelerate runs this step once per process, so the patience of `ReduceLROnPlateau` is soon used up",
             hint="Pass `step_scheduler_with_optimizer=False` to the Accelerator, or keep the schedule out of `prepare`",
             related=tuple(dict.fromkeys(places)),
         )

@@ -33,7 +33,7 @@ META = RuleMeta(
     name="no-sync-around-backward-only",
     kind="script",
     severity=Severity.WARNING,
-    summary="only the backward pass runs inside no_sync(): DDP decides in the forward pass, and reduces all the same",
+    summary="only the backward pass runs inside no_sync(): DDP decides in the forward pass, and reduces anyway",
     markers=(r"torch|accelerat|deepspeed|lightning",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
@@ -65,7 +65,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             inside.module,
             inside.node,
-            "Only the backward pass runs inside: DDP decides in the forward pass, and reduces every micro batch",
+            "Only the backward runs inside `no_sync`: DDP decides in the forward, and reduces every micro batch",
             hint="Move the forward pass into this block",
             related=(
                 run.location(forward.module, forward.node, "the forward pass, outside"),

@@ -70,12 +70,12 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _MESSAGES = {
-    "folder": "Every rank makes this folder: the second one gets `FileExistsError`, and the others wait for it",
-    "tested folder": "Every rank makes this folder if it is missing: of two that look at once one fails",
+    "folder": "Every rank creates this folder: the second one gets `FileExistsError`, and the others wait for it",
+    "tested folder": "Every rank creates this folder if it is missing: when two look at the same time, one fails",
     "remove": "Every rank removes the same path: the second one gets `FileNotFoundError`",
     "move": "Every rank moves the same path: the second one gets `FileNotFoundError`",
     "download": "Every rank downloads this data set into one folder: a rank may read what another has half written",
-    "write": "Every rank writes this file: the last one wins, and what two ranks write at the same time is torn",
+    "write": "Every rank writes this file: the last one wins, and simultaneous writes corrupt it",
 }
 _HINTS = {
     "folder": "Pass `exist_ok=True`",

@@ -93,9 +93,9 @@ def _finding(run: RunQuery, found: Skipped, wrapper: Event) -> Finding:
     cause = "random draw" if test.varies & RANDOM and not test.varies & DATA else "batch"
     how = "how often" if isinstance(test, Loop) else "whether"
     effect = (
-        "in the backward pass the others wait for its gradients"
+        "the others wait for its gradients in backward"
         if "ddp-forward" in wrapper.tags
-        else "ranks that run it wait for one that does not"
+        else "ranks that run it wait for those that do not"
     )
     return run.finding(
         META,

@@ -68,7 +68,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             cut,
-            f"`{run.text(module, cut, 40)}` is another number in each process: Python salts the hashes of texts",
+            f"`{run.text(module, cut, 40)}` differs between processes: Python salts the hashes of texts",
             hint="Use a hash that is the same everywhere: `zlib.crc32(text.encode())`, or `hashlib`",
             severity=Severity.INFO if is_harmless else None,
             varies=0 if kind == "text" else ASSUMED,

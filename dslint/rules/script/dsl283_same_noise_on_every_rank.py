@@ -110,11 +110,11 @@ def _samples(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"Every rank draws the same: what `{run.text(saved.module, saved.node, 40)}` saves on each rank is made of"
-            " numbers that no rank has for itself",
+            f"Every rank draws the same numbers: `{run.text(saved.module, saved.node, 40)}` saves them once for each"
+            " rank",
             hint="Seed with the rank (`manual_seed(seed + rank)`)",
             related=(
-                run.location(saved.module, saved.node, "saved by each rank under a name of its own"),
+                run.location(saved.module, saved.node, "saved by each rank under its own name"),
                 *(run.location(e.module, e.node, "the seed") for e in _seeding(run)[:1]),
             ),
             varies=drawn,

@@ -5,7 +5,7 @@
 script steps it once an epoch; the steps of the prepared loader; or a limit at which the loop stops. So does an option
 that is such a limit where a command passes it, and is counted from the loader where none does.
 
-**Why it hurts.** `AcceleratedScheduler.step` expects a schedule for the loader of one process, and goes on by as many
+**Why it hurts.** `AcceleratedScheduler.step` expects a schedule for the loader of one process, and continues by as many
 steps as there are processes. On 8 GPUs the warmup is over after an eighth of its steps and the learning rate reaches
 its end after an eighth of the run. Nothing fails; with a cosine it climbs again.
 
@@ -105,7 +105,7 @@ def _why(run: RunQuery, derived: Derived, step: Happening, makers: list[Event]) 
     passed = options_passed(run, derived, makers)
     if passed is not None and not any(is_length(part) for _, node in passed for part in ast.walk(node)):
         is_fast = _limits(step, passed) and not any(knows_world(node) for _, node in passed)
-        return "the steps at which the loop stops where the option is passed" if is_fast else ""
+        return "the steps at which the loop stops, if passed" if is_fast else ""
     if not pieces or any(knows_world(node) for _, node in pieces):
         return ""
     lengths = [(m, call) for m, node in pieces for call in ast.walk(node) if is_length(call)]
@@ -180,7 +180,7 @@ def _finding(run: RunQuery, step: Happening, prepared: Event, maker: Event | Non
         META,
         step.event.module,
         step.event.node,
-        f"Accelerate runs this step once for each process, but the schedule counts {why}: it ends too early",
+        f"Accelerate runs this step once per process, but the schedule counts {why}: it ends too early",
         hint="Keep the schedule out of `prepare`, or multiply its numbers of steps by `accelerator.num_processes`",
         related=tuple(places),
     )

@@ -18,7 +18,7 @@ FSDP, whose wrappers hand attributes on; one process.
 
 A warning after `prepare`, whose wrapper the launch chooses; an error where the script names DDP.
 
-**Evidence.** Two gloo ranks, torch 2.13: each rank stops with an AttributeError; through `module` they go on.
+**Evidence.** Two gloo ranks, torch 2.13: each rank stops with an AttributeError; through `module` they continue.
 """
 
 from __future__ import annotations
@@ -126,14 +126,14 @@ def _finding(run: RunQuery, found: Happening, node: ast.Attribute) -> Finding:
     name = run.text(event.module, node.value, 40)
     is_prepared = wrapper.cls == _PREPARED
     related = [run.location(maker.module, maker.node, "wraps the model")] if maker is not None else []
-    related += [run.location(c.module, c.node, "hands the wrapped model on") for c in found.calls[-1:]]
+    related += [run.location(c.module, c.node, "passes the wrapped model on") for c in found.calls[-1:]]
     inner = f"accelerator.unwrap_model({name})" if is_prepared else f"{name}.module"
     when = " on several GPUs" if is_prepared else ""
     return run.finding(
         META,
         event.module,
         node,
-        f"`{name}` is a DistributedDataParallel{when}, which has no attribute `{node.attr}`: each rank stops here",
+        f"`{name}` is a DistributedDataParallel{when}, without the attribute `{node.attr}`: each rank stops here",
         hint=f"Read it from the model inside: `{inner}.{node.attr}`",
         related=tuple(related),
         severity=Severity.WARNING if is_prepared else None,

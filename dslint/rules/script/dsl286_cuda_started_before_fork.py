@@ -12,7 +12,7 @@ method". An `Accelerator` that was made before makes `notebook_launcher` raise a
 `torch.cuda.device_count()` are harmless before the fork. Or start the workers with `torch.multiprocessing.spawn`.
 
 **When it stays quiet.** Workers are spawned (`mp.spawn`, `set_start_method`, `get_context("spawn")`);
-`num_processes=1`, which forks nothing; the call that starts CUDA stands behind a test, or after the fork; for
+`num_processes=1`, which forks nothing; the call that starts CUDA is under a test, or after the fork; for
 `multiprocessing.Process` also where the function of the worker is not seen to use CUDA.
 
 **Evidence.** `_lazy_init` in torch/cuda/__init__.py of torch 2.13 raises after a fork; `notebook_launcher` of
@@ -66,8 +66,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 started.module,
                 started.node,
-                f"`{name}` starts CUDA in the process that forks the workers afterwards: the first call in a worker"
-                " that needs CUDA raises",
+                f"`{name}` starts CUDA before the workers are forked: the first CUDA call in a worker raises",
                 hint="Move it into the function that the workers run, or start them with `torch.multiprocessing.spawn`",
                 related=(run.location(event.module, event.node, "forks the processes"),),
             )

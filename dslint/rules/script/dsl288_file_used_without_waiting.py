@@ -11,7 +11,7 @@ rank 0 merges the parts that happen to be there. It mostly goes well while files
 **Fix.** A barrier between the two: `dist.barrier()`, `accelerator.wait_for_everyone()`. Or let every rank make the
 folder with `exist_ok=True`.
 
-**When it stays quiet.** Anything that may wait stands in between: a collective, the wrapping of a model, a function
+**When it stays quiet.** Anything that may wait is in between: a collective, the wrapping of a model, a function
 whose name says so; the error is caught or the file looked for; the other ranks make the folder themselves; the path
 differs between the ranks or cannot be followed.
 
@@ -94,8 +94,8 @@ def _said(race: Race) -> tuple[str, str]:
     what = "folder" if first == MAKES_FOLDER else "file"
     does = "uses" if second != READS else "reads"
     return (
-        f"Every rank {does} this {what}, which only some ranks make: the others do not wait, and may find nothing",
-        "made here, by some ranks only",
+        f"Every rank {does} this {what}, but only some ranks create it: the others do not wait and may find nothing",
+        "created here, by some ranks only",
     )
 
 

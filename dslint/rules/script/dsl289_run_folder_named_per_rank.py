@@ -90,8 +90,8 @@ def _of_trainers(run: RunQuery, told: set[int]) -> Iterator[Finding]:
             yield run.finding(
                 META,
                 *origin,
-                "Each rank names the output folder by its own clock: the random states and shards of the others are"
-                " not in the checkpoint of rank 0",
+                "Each rank names the output folder by its own clock: rank 0's checkpoint lacks the states of the"
+                " others",
                 hint="Pass the name on the command line, or make it on rank 0 and broadcast it",
                 related=(run.location(event.module, event.nodes.get(_OUTPUT, event.node), "the folder of each rank"),),
                 severity=None if says_several(run, run.machine.program.modules()) else Severity.INFO,
@@ -161,7 +161,7 @@ def _made_alone(run: RunQuery, told: set[int]) -> Iterator[Finding]:
             yield run.finding(
                 META,
                 *origin,
-                "Each rank names this folder by its own clock: there may be one for each of them",
+                "Each rank names this folder by its own clock: each may create its own",
                 hint="Make the name on rank 0 and broadcast it",
                 related=(run.location(event.module, event.node, "made here, by every rank"),),
                 severity=Severity.INFO,

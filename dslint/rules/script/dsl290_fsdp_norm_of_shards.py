@@ -70,8 +70,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{event.api.rpartition('.')[2]}` takes the norm of the shards of `{text}` on one rank: each rank clips "
-            "its part of the gradient by another factor, and too little",
+            f"`{event.api.rpartition('.')[2]}` sees only this rank's shards of `{text}`: each rank clips by another "
+            "factor, and too little",
             hint=f"Call `{text}.clip_grad_norm_(...)` on every rank",
             related=(run.location(made.module, made.node, "sharded here"),),
             fix=_fix(run, event, call, text),

@@ -4,8 +4,8 @@
 `prepare_data` calls), and `setup`, a loader or another object reads it.
 
 **Why it hurts.** Lightning calls `prepare_data` in the process with local rank 0 of each machine. In all others the
-attribute is missing: they stop with `AttributeError`, or go on with what the constructor has left there, and the first
-process waits for them. With one process everything works.
+attribute is missing: they stop with `AttributeError`, or continue with what the constructor has left there, and the
+first process waits for them. With one process everything works.
 
 **Fix.** Let `prepare_data` download and write files only, and read them in `setup`, which runs in every process.
 

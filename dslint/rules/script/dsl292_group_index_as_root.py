@@ -5,8 +5,8 @@ count ranks of the whole job, also when a group is given. The script passes what
 `get_rank(group)`, `i % get_world_size(group)`, `group.rank()`. Or a fixed rank, for groups that are made in a loop, one
 for each machine or stage: only the first of them holds it.
 
-**Why it hurts.** In every group but the first the rank is no member: the call raises `ValueError` ("Global rank 0 is
-not part of group") or, in some releases, waits for ever. On one machine, whose only group is the first, all is well.
+**Why it hurts.** In every group but the first the rank is not a member: the call raises `ValueError` ("Global rank 0 is
+not part of group") or, in some releases, waits forever. On one machine, whose only group is the first, all is well.
 
 **Fix.** `dist.get_global_rank(group, index)`, or `group_src=` / `group_dst=` (torch 2.6 or later).
 
@@ -66,14 +66,14 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _finding(run: RunQuery, event: Event, root: str, made: Event, *, is_index: bool) -> Finding:
     name = event.api.rpartition(".")[2]
-    what = "is an index within the group" if is_index else "is a member of one of the groups only"
+    what = "is an index in the group" if is_index else "belongs to one of the groups only"
     return run.finding(
         META,
         event.module,
         event.nodes.get(root) or event.node,
-        f"The `{root}` of `{name}` {what}, and counts ranks of the whole job: other groups raise `ValueError`",
+        f"The `{root}` of `{name}` {what}, but must be a rank of the job: other groups raise `ValueError`",
         hint=f"Pass `dist.get_global_rank(group, index)`, or the index as `group_{root}`",
-        related=(run.location(made.module, made.node, "the group is made here, and does not hold all ranks"),),
+        related=(run.location(made.module, made.node, "the group is made here and does not hold all ranks"),),
         facts={"index": is_index, "call": name},
     )
 

@@ -8,7 +8,7 @@ the length of the data set: `gather(x)[:len(dataset)]`, `gather_object(x)[:n]` a
 **Why it hurts.** A prepared loader gives every process the same number of batches and repeats samples for that.
 `gather_for_metrics` knows how many only while the loader is at its last batch: after the loop it is a plain `gather`,
 and the repeated samples count. A cut at the end takes others: results come in the order of the processes, so the
-repeated ones lie in the middle, real ones of the last process are lost, and the rest no longer stands beside its input.
+repeated ones lie in the middle, real ones of the last process are lost, and the rest no longer is next to its input.
 Nothing fails; the score depends on the number of processes.
 
 **Fix.** Call `gather_for_metrics` (not `gather`) in the loop, for each batch. Leave `apply_padding` out:
@@ -98,7 +98,7 @@ def _after_loop(run: RunQuery, event: Event, loop: Loop) -> Finding:
         META,
         event.module,
         event.node,
-        "`gather_for_metrics` after the loop drops nothing: samples that fill the last batch are counted twice",
+        "`gather_for_metrics` after the loop drops nothing: samples that pad the last batch are counted twice",
         hint="Call it in the loop, for each batch",
         related=(run.location(loop.module, loop.node, "the loop over the loader"),),
         facts={"cut": False},
@@ -110,7 +110,7 @@ def _each_batch(run: RunQuery, event: Event, loop: Loop) -> Finding:
         META,
         event.module,
         event.node,
-        "`gather` keeps the samples that fill the last batch of a prepared loader: they are counted twice",
+        "`gather` keeps the samples that pad the last batch of a prepared loader: they are counted twice",
         hint="Call `gather_for_metrics` instead",
         related=(run.location(loop.module, loop.node, "the loop over the prepared loader"),),
         facts={"cut": False, "plain": True},
@@ -137,12 +137,12 @@ def _counts_samples(event: Event) -> bool:
 
 
 def _at_tail(run: RunQuery, event: Event, cut: ast.AST, cause: Event | Loop) -> Finding:
-    label = "filled up here" if isinstance(cause, Event) else "the loop over the loader, which fills the last batch"
+    label = "padded here" if isinstance(cause, Event) else "the loop over the loader, which pads the last batch"
     return run.finding(
         META,
         event.module,
         cut,
-        "What fills the shares of the processes lies in the middle: this cut loses real results and keeps copies",
+        "The padding of each process lies in the middle: this cut loses real results and keeps copies",
         hint="Gather without padding, or call `gather_for_metrics` for each batch",
         related=(run.location(cause.module, cause.node, label),),
         facts={"cut": True},

@@ -1,7 +1,7 @@
 """A model is moved or cast after `DistributedDataParallel` has taken hold of its parameters.
 
 **What.** `model.cpu()`, `model.to("cpu")`, `model.half()`, `model.double()` on a model that DDP wraps already (on the
-wrapper, on the model inside, or on a part of it), and training goes on with the same wrapper.
+wrapper, on the model inside, or on a part of it), and training continues with the same wrapper.
 
 **Why it hurts.** DDP hooks the gradient accumulators of the parameters when it is made. A parameter that gets another
 device or type gets a new accumulator, and the hooks never run again, also not when the model is moved back. No
@@ -11,7 +11,7 @@ gradient is reduced: each rank trains its own copy, without an error, and the co
 evaluation or an export needs it elsewhere.
 
 **When it stays quiet.** Nothing is trained with the wrapper after that; the model is wrapped again before; a move to a
-device that may be the one where it lies already; a cast that stands before the wrapper, too; FSDP and DeepSpeed, which
+device that may be the one where it lies already; a cast that comes before the wrapper, too; FSDP and DeepSpeed, which
 keep parameters of their own.
 
 **Evidence.** Two gloo ranks, torch 2.13: after `model.double().float()` the ranks have different weights after one
@@ -91,7 +91,7 @@ def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"The model is {done} after DDP has wrapped it: the hooks of DDP are gone, and no gradient is reduced again",
+        f"The model is {done} after DDP wrapped it: the hooks of DDP are gone, and no gradient is reduced again",
         hint="Move and cast the model before it is wrapped, or wrap it again after that",
         related=(run.location(wrap.module, wrap.node, "wrapped here"),),
         facts={"change": done},

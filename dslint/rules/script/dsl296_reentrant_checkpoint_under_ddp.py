@@ -9,7 +9,7 @@ for a model of peft.
 
 **Why it hurts.** Reentrant checkpointing runs the layers without a graph, and once more in the backward pass. DDP,
 which looks through the graph, takes their parameters for unused and marks them ready at once; when the layers are
-recomputed their gradients come all the same. Every rank stops with "Expected to mark a variable ready only once".
+recomputed their gradients come anyway. Every rank stops with "Expected to mark a variable ready only once".
 
 **Fix.** `use_reentrant=False`; or `find_unused_parameters=False` where all parameters take part; or
 `static_graph=True`.
@@ -92,7 +92,7 @@ def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
             counted = {node for (node, _), times in _executions(body).items() if times > 1}
             for checkpoint in _reentrant(body, entry):
                 if _looks(wraps[atom]):
-                    yield checkpoint, wraps[atom], "looks for unused parameters"
+                    yield checkpoint, wraps[atom], "searches for unused ones"
                 elif id(checkpoint.node) in counted:
                     yield checkpoint, wraps[atom], "twice"
 
@@ -151,7 +151,7 @@ def _trainers(run: RunQuery) -> Iterator[_Found]:
         looks |= "ddp_find_unused_parameters" not in event.arguments and not adapted.isdisjoint(instances(event.result))
         wants = looks and _is_true(event, "gradient_checkpointing") and not event.open
         if wants and _says_reentrant(event) and not {"deepspeed", "fsdp"} & set(event.arguments):
-            yield event, event, "looks for unused parameters"
+            yield event, event, "searches for unused ones"
 
 
 def _adapted(run: RunQuery) -> set[Instance]:
@@ -175,7 +175,7 @@ def _enabled(run: RunQuery) -> Iterator[_Found]:
             taken = event.receiver.atoms if event.receiver is not None else frozenset()
             wrap = next((wrap for wrap in wraps if taken & wrap.modules), None)
             if wrap is not None:
-                yield event, wrap, "looks for unused parameters"
+                yield event, wrap, "searches for unused ones"
         for wrap, body in ddp_passes(run, tree) if enabled else ():
             yield from ((event, wrap, "twice") for event in enabled if times_run(body, event.receiver) > 1)
 
@@ -209,7 +209,7 @@ def _says_reentrant(event: Event) -> bool:
 
 def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
     if why == "twice":
-        what = "These layers are checkpointed more than once in a forward pass of DDP"
+        what = "These layers are checkpointed more than once in one DDP forward"
     else:
         what = f"Reentrant checkpointing hides these layers from DDP, which {why}"
     is_said = "use_reentrant" in event.arguments or event is wrap or event.receiver is not None
@@ -217,7 +217,7 @@ def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
         META,
         event.module,
         event.nodes.get("ddp_find_unused_parameters", event.node) if event is wrap else event.node,
-        f"{what}: their gradients come twice, and the backward pass raises",
+        f"{what}: gradients come twice, and backward raises",
         hint="Pass `use_reentrant=False`",
         related=() if event is wrap else (run.location(wrap.module, wrap.node, "wrapped here"),),
         varies=0 if is_said else ASSUMED,

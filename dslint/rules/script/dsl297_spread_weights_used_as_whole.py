@@ -51,10 +51,10 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _TELLS = {
-    "save": "What is saved holds empty tensors: stage 3 has spread the weights over the ranks",
-    "fsdp": "`{0}` runs the model inside FSDP, whose own forward never gathers: the weights of the root are shards",
-    "fsdp-save": "`{0}` asks the model inside FSDP for its weights: of the root it writes a flat shard of one rank",
-    "run": "This model runs without an engine, and stage 3 has spread its weights: they are empty",
+    "save": "What is saved holds empty tensors: ZeRO stage 3 has spread the weights over the ranks",
+    "fsdp": "`{0}` runs the model inside FSDP, which then never gathers: the weights of the root are shards",
+    "fsdp-save": "`{0}` reads the weights inside FSDP: of the root it writes one rank's flat shard",
+    "run": "This model runs without an engine, but ZeRO stage 3 has spread its weights: they are empty",
 }
 _HINTS = {
     "run": "Make an engine for it with `deepspeed.initialize` and a config of stage 3",

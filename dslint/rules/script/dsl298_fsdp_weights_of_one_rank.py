@@ -113,7 +113,7 @@ def _of_own_seed(run: RunQuery, tree: Seq, wrap: Event) -> Finding:
         META,
         wrap.module,
         wrap.node,
-        "Each rank draws first weights of its own, and FSDP divides what each has: the shards are of different models",
+        "Each rank draws its own initial weights, and FSDP divides each: the shards belong to different models",
         hint="Seed all ranks alike until the model is made, or pass `sync_module_states=True` to FSDP",
         related=tuple(run.location(e.module, e.node, "each rank seeds itself here") for e in seeds[:1]),
     )

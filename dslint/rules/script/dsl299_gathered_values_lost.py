@@ -1,10 +1,10 @@
-"""What the ranks have put together is thrown away, or carries no gradient.
+"""What the ranks have put together is discarded, or carries no gradient.
 
 **What.** A gather whose result is the only place where the values of the other ranks are (`torch.distributed.nn`,
-`accelerator.gather`, `self.all_gather`) stands as a statement of its own. Or a model's outputs go through
+`accelerator.gather`, `self.all_gather`) is a statement of its own. Or a model's outputs go through
 `torch.distributed.all_gather`, and the loss is computed from what comes back.
 
-**Why it hurts.** Without the result a helper goes on with the values of its own rank, and metrics and contrastive
+**Why it hurts.** Without the result a helper continues with the values of its own rank, and metrics and contrastive
 losses see a part of the batch, whatever the number of GPUs. Through `torch.distributed.all_gather` no gradient flows,
 also not into this rank's own rows: a tower whose outputs are only used after the gather is not trained by this loss.
 Nothing fails.
@@ -15,7 +15,7 @@ own tensor back into its slot of the list.
 **When it stays quiet.** The own tensor is put back; `no_grad`, `detach()`; gathers of an `autograd.Function`; what is
 gathered does not come to the loss; a gather of constants, which only waits.
 
-**Evidence.** Two gloo ranks, torch 2.13: the weight behind the gathered rows has no gradient; with the own rows put
+**Evidence.** Two gloo ranks, torch 2.13: the weight after the gathered rows has no gradient; with the own rows put
 back it has one.
 """
 
@@ -37,7 +37,7 @@ META = RuleMeta(
     name="gathered-values-lost",
     kind="script",
     severity=Severity.WARNING,
-    summary="the result of a gather is thrown away, or no gradient flows through it into the loss",
+    summary="the result of a gather is discarded, or no gradient flows through it into the loss",
     markers=(r"torch|accelerat|lightning|horovod|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/distributed.html",
@@ -71,7 +71,7 @@ def _thrown_away(run: RunQuery, event: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"The result of `{event.api.rpartition('.')[2]}` is thrown away: it alone holds the values of the others",
+        f"The result of `{event.api.rpartition('.')[2]}` is discarded: it alone holds the values of the others",
         hint="Use or return the result; call `barrier()` where the ranks should only wait",
         facts={"kind": "result"},
     )

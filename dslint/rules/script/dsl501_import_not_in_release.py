@@ -9,7 +9,7 @@ pins the release, code that ran last month stops with a fresh install.
 **Fix.** Import it from its new place, or pin a release that has it. The fix writes the new place where every release
 that the project allows has it.
 
-**When it stays quiet.** A handler of the error stands around the import, or a test of the release, in any spelling,
+**When it stays quiet.** A handler of the error is around the import, or a test of the release, in any spelling,
 keeps it from releases that lack the name. Imports under `TYPE_CHECKING`. A package of the project itself that has the
 name of a library. Modules whose names are made while they are imported. An error means that no release that the project
 allows has the name; a warning, that a fresh install takes a release without it; an information, that the oldest release
@@ -42,7 +42,7 @@ META = RuleMeta(
         "https://arxiv.org/abs/2512.20345",
     ),
     depends_on_run=True,
-    no_experiment="an import fails before any rank meets another; the imports that were run stand in tests/names",
+    no_experiment="an import fails before any rank meets another; the imports that were run are in tests/names",
 )
 
 

@@ -10,7 +10,7 @@ model was loaded.
 **Fix.** Call it as the release in use wants it, or pin a release that takes the call.
 
 **When it stays quiet.** The function takes any keyword (`**kwargs`), or a decorator of it still takes the old name; a
-test of the release, of the signature, or a handler of the `TypeError` stands around the call; the call unpacks
+test of the release, of the signature, or a handler of the `TypeError` is around the call; the call unpacks
 something that nobody knows; no known release takes the call. Arguments of the Trainers and their configs are told by
 DSL264 and DSL694. For the severity see DSL501.
 
@@ -85,7 +85,7 @@ def _finding(view: LibraryUses, call: LibraryCall, standing: Standing) -> Findin
     return view.finding(
         META,
         call.node,
-        f"{who(standing)} refuses this call of `{call.short}` {changed(standing)}: `TypeError: {problem}`",
+        f"{who(standing)} refuses this call of `{call.short}` {changed(standing)}: {problem}",
         hint=f"Call it as that release wants it, or pin `{library}{sign}{standing.change}`",
         related=standing.allowance.origins,
         severity=standing.severity,

@@ -1,6 +1,6 @@
 """An argument by position is another parameter in other releases that the project allows.
 
-**What.** A call gives a value by position, and the parameter that stands there changed its place between two releases
+**What.** A call gives a value by position, and the parameter that is there changed its place between two releases
 that the project may install: the value lands in another parameter, and both calls succeed.
 
 **Why it hurts.** Nothing fails. The run trains with a value that nobody chose: which one depends on the day of the
@@ -71,8 +71,8 @@ def _moved(view: LibraryUses, call: LibraryCall) -> Iterator[Finding]:
                 yield view.finding(
                     META,
                     call.node.args[at],
-                    f"Argument {at + 1} of `{call.short}` is `{before}` in {call.library} {release} and `{after}` in "
-                    f"{allowed.fresh}; both are allowed",
+                    f"argument {at + 1} of `{call.short}` is `{before}` in {call.library} {release} but `{after}` in "
+                    f"{allowed.fresh}, and both are allowed",
                     hint=f"Pass it by name: `{before}=`",
                     related=allowed.origins,
                     facts={"function": call.dotted, "before": before, "after": after},

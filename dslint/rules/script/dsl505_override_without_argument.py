@@ -10,9 +10,9 @@ was loaded and the data prepared, sometimes hours later.
 
 **Fix.** Take the argument (`num_items_in_batch=None`), or `*args, **kwargs`, and hand it on to `super()`.
 
-**When it stays quiet.** The method takes any arguments; a decorator stands on it that nobody knows; the class replaces
+**When it stays quiet.** The method takes any arguments; a decorator is on it that nobody knows; the class replaces
 the method that makes the call, too; the library has two forms of the call, one of which fits; a test of the release
-stands around the class. An error means that every release which the project allows calls it so; a warning, that a fresh
+is around the class. An error means that every release which the project allows calls it so; a warning, that a fresh
 install takes such a release; an information, that the oldest one allowed does.
 
 **Evidence.** `schemas/library_calls.json`: the calls in the classes of transformers 4.26 to 5.24, trl 0.7 to 1.16 and
@@ -62,8 +62,8 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
     return view.finding(
         META,
         override.node,
-        f"{who(standing)} calls `{override.node.name}` otherwise {changed(standing)}: `TypeError: {problem}`",
-        hint=f"Take {take}, and hand on to `super()` what you get",
+        f"{who(standing)} calls `{override.node.name}` differently {changed(standing)}: {problem}",
+        hint=f"Take {take}, and pass on to `super()` what you get",
         related=standing.allowance.origins,
         severity=standing.severity,
         facts={"class": override.title, "method": override.node.name, "problem": problem},

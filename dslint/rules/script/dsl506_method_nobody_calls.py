@@ -9,7 +9,7 @@ silently left out: metrics are not written, checkpoints not rotated, a loss not 
 
 **Fix.** Write what the release calls in its place (`on_train_epoch_end`).
 
-**When it stays quiet.** The module calls the method itself; a test of the release stands around the class; the library
+**When it stays quiet.** The module calls the method itself; a test of the release is around the class; the library
 still names the method anywhere. For the severity see DSL505.
 
 **Evidence.** `schemas/library_calls.json` and `schemas/library_changes.json`, read from the wheels of transformers, trl
@@ -74,7 +74,7 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
     does = (
         f"refuses `{name}` {changed(standing)}: `{error.partition(':')[0]}` on every rank"
         if error
-        else (f"calls `{name}` no more {changed(standing)}: what it does is left out")
+        else (f"no longer calls `{name}` {changed(standing)}: its code never runs")
     )
     return view.finding(
         META,

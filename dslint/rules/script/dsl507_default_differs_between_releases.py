@@ -10,7 +10,7 @@ KL term, weights in bfloat16. Two machines that were set up on different days tr
 **Fix.** Write the value that you mean, or pin the release.
 
 **When it stays quiet.** The argument is given, or something is unpacked that nobody knows; all allowed releases
-have the same default; nobody says which releases are allowed; a test of the release stands around the call.
+have the same default; nobody says which releases are allowed; a test of the release is around the call.
 
 **Evidence.** `schemas/library_changes.json`: each default with the files of the two releases between which it changed.
 """
@@ -82,9 +82,9 @@ def _finding(
     return view.finding(
         META,
         call.node,
-        f"The default of `{change.names[0]}` is {change.before} before {call.library} {change.since} "
-        f"and {change.after} since: {change.effect}",
-        hint=f"Write `{change.names[0]}=` with the value that you mean, or pin the release{more}",
+        f"`{change.names[0]}` defaults to {change.before} before {call.library} {change.since} and to {change.after} "
+        f"since: {change.effect}",
+        hint=f"Write `{change.names[0]}=` with the value that you intend, or pin the release{more}",
         related=(*view.allowance(call.library).origins, *places),
         severity=change.severity,
         facts={"function": call.dotted, "argument": change.names[0], "since": change.since},

@@ -7,7 +7,7 @@ or a fresh environment has; old training code that nobody has run since stops at
 
 **Fix.** Take what came in its place (the hint names it), or name an older Python for the project.
 
-**When it stays quiet.** A `try` or a test stands around it; the Python that the project names or that is assumed
+**When it stays quiet.** A `try` or a test is around it; the Python that the project names or that is assumed
 (docs/versions.md) has it; the module is one of the project. `distutils` is left alone: setuptools gives it, which torch
 requires where Python has none. Where no file states the Python, or a text or a workflow alone, it is a warning.
 
@@ -131,7 +131,7 @@ class Check(ScriptCheck):
         place = module.location(use.node)
         self.report(
             place,
-            f"`{name}` went from the standard library with Python {release}: "
+            f"`{name}` was removed from the standard library in Python {release}: "
             + (f"the project names {python.version}" if python.is_stated else "a fresh environment has none"),
             hint=f"Use `{instead}`" if instead else f"Replace it, or name a Python before {release}",
             related=(python.origin.labelled(f"Python {python.version}"),) if python.origin and python.is_stated else (),

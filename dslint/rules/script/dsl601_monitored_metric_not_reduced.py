@@ -8,7 +8,7 @@ the trainer trains in several processes.
 of that rank only. Each rank compares its own number: the best model is the best of one share, the ranks disagree on
 whether to save or to stop, and a plateau schedule gives them different learning rates. With `rank_zero_only=True` the
 metric is not even meant to be followed: Lightning documents that it cannot be used as a monitor. What only rank 0 logs
-at all, behind a test, the callbacks of the other ranks do not find, and raise.
+at all, under a test, the callbacks of the other ranks do not find, and raise.
 
 **Fix.** `self.log("val_loss", loss, sync_dist=True)`, or log a `torchmetrics` object itself, which reduces its state.
 
@@ -103,8 +103,8 @@ def _missing_elsewhere(run: RunQuery, monitors: list[_Monitor]) -> Iterator[Find
                 META,
                 event.module,
                 event.node,
-                f"`{monitor.metric}` is logged on rank 0 only: `{monitor.name}` does not find it on the other ranks,"
-                " and raises there",
+                f"`{monitor.metric}` is logged on rank 0 only: `{monitor.name}` does not find it on other ranks"
+                " and raises",
                 hint="Log it on every rank",
                 related=(
                     run.location(some.test.module, some.asked, "keeps the other ranks away"),
@@ -183,7 +183,7 @@ def _finding(run: RunQuery, event: Event, metric: str, monitor: _Monitor) -> Fin
         META,
         event.module,
         event.node,
-        f"`{metric}` is logged {how}: `{monitor.name}` follows another number on each rank",
+        f"`{metric}` is logged {how}: `{monitor.name}` follows a different number on each rank",
         hint="Log it with `sync_dist=True`, or log a torchmetrics object",
         related=(
             run.location(monitor.module, monitor.node, f"follows `{monitor.metric}`"),

@@ -75,11 +75,11 @@ def _logged(run: RunQuery, event: Event, trainer: Event, module: Module, node: a
         META,
         event.module,
         event.node,
-        "`sync_dist=True` reduces a tensor in the memory of the host, and NCCL takes tensors on GPUs only",
+        "`sync_dist=True` reduces a tensor in host memory, but NCCL accepts only GPU tensors",
         hint="Leave the tensor on the GPU, or leave `sync_dist` out where a metric is reduced already",
         related=(
             run.location(module, node, "brought to the host"),
-            run.location(trainer.module, trainer.node, "the processes of this trainer talk by NCCL"),
+            run.location(trainer.module, trainer.node, "the processes of this trainer communicate by NCCL"),
         ),
         severity=Severity.WARNING,
         assumptions=(assumed("job-on-gpus"),) if "accelerator" not in trainer.arguments else (),
@@ -103,7 +103,7 @@ def _given(run: RunQuery, tensors: HostTensors, group: Event, is_certain: bool) 
                 META,
                 event.module,
                 event.node,
-                f"`{call}` over NCCL gets a tensor in the memory of the host, and NCCL takes tensors on GPUs only",
+                f"`{call}` over NCCL gets a tensor in host memory, but NCCL accepts only GPU tensors",
                 hint='Make the tensor with `device="cuda"`, or the group with `"cpu:gloo,cuda:nccl"`',
                 related=(
                     run.location(module, node, "made on the host"),

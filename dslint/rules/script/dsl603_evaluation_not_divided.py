@@ -58,7 +58,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Pass `sampler=DistributedSampler(dataset, shuffle=False)`, or leave the reduction out",
             related=(
                 run.location(found.loop.module, found.loop.node, "every rank runs over all items"),
-                run.location(joined.module, joined.node, "the ranks join what is equal"),
+                run.location(joined.module, joined.node, "the ranks join equal values"),
             ),
             varies=event.snapshot["dataset"][0],
             facts={"call": call},

@@ -5,7 +5,7 @@ the ranks alike (DSL257 tells seeds that hold the rank). A `DistributedSampler`,
 the part out.
 
 **Why it hurts.** Each process begins with another state of its generators. The parts differ: what one rank holds out
-for the validation another trains on, so that the validation tells how well the model remembers. The sampler deals out
+for the validation another trains on, so that the validation tells how well the model remembers. The sampler distributes
 places in another part on each rank: some items come twice, and others never. Nothing fails.
 
 **Fix.** `random_split(data, lengths, generator=torch.Generator().manual_seed(42))`, or one seed for all ranks before
@@ -52,9 +52,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             module,
             node,
-            "No common seed stands behind this draw: each rank holds out other items, and trains on those of others",
+            "This draw has no common seed: each rank holds out other items, and trains on those of the others",
             hint="Pass `generator=torch.Generator().manual_seed(42)`, or seed all ranks alike before the draw",
-            related=(run.location(loader.module, loader.node, "the ranks share out what this loader holds"),),
+            related=(run.location(loader.module, loader.node, "the ranks divide what this loader holds"),),
             facts={"library": "torch"},
         )
 

@@ -1,4 +1,4 @@
-"""The script asks for clipping, and the DeepSpeed config that it hands on has no `gradient_clipping`.
+"""The script asks for clipping, and the DeepSpeed config that it passes on has no `gradient_clipping`.
 
 **What.** `TrainingArguments(max_grad_norm=..., deepspeed=CONFIG)`, or `accelerator.clip_grad_norm_(..., max_norm)` with
 a `DeepSpeedPlugin`, where the config (or the plugin) says nothing of `gradient_clipping`.
@@ -125,8 +125,8 @@ def _finding(run: RunQuery, event: Event, node: ast.expr | None, configured: Eve
     norm = run.text(event.module, at, 40)
     has_dict = configured.settings is not None
     what = "the config" if has_dict else "the plugin"
-    takes = "keeps its default" if has_dict else "clips at 1.0"
-    name = f"`max_grad_norm={norm}`" if is_trainer else f"The norm `{norm}`"
+    takes = "uses its default" if has_dict else "clips at 1.0"
+    name = f"`max_grad_norm={norm}`" if is_trainer else f"the norm `{norm}`"
     related = []
     place = configured.settings.node if configured.settings is not None else configured.node
     module = run.machine.program.home_of(place)

@@ -90,8 +90,7 @@ def _offloaded(run: RunQuery, event: Event, device: str) -> Finding:
         run,
         event,
         _DEVICE,
-        f"the optimizer is offloaded to `{device}`, and the script passes `{_title(run, event)}`: every rank stops "
-        "when the engine is made, since its steps on the CPU would be slow",
+        f"the script passes `{_title(run, event)}` although the optimizer is offloaded to `{device}`: every rank stops",
         "Pass `deepspeed.ops.adam.DeepSpeedCPUAdam`, or set `zero_force_ds_cpu_optimizer` to false",
     )
 
@@ -101,8 +100,9 @@ def _untested(run: RunQuery, event: Event, stage: object) -> Finding:
         run,
         event,
         _STAGE,
-        f"ZeRO stage {stage} was not tested with `{_title(run, event)}`, which the script passes: every rank stops "
-        "when the engine is made unless `zero_allow_untested_optimizer` is true",
+        f"ZeRO stage {stage} refuses the untested `{_title(run, event)}` of the script: every rank stops when the"
+        " engine"
+        " is made",
         "Set `zero_allow_untested_optimizer` to true, or pass AdamW",
     )
 

@@ -77,7 +77,7 @@ def _finding(run: RunQuery, event: Event, train: tuple[Module, ast.AST], alone: 
         META,
         module,
         node,
-        f"`{TRAIN}` is {what}, without the number of processes: DeepSpeed stops where there is more than one",
+        f"`{TRAIN}` is {what}, without the number of processes: DeepSpeed stops with several processes",
         hint=f"Multiply it with the number of processes, or leave `{TRAIN}` out",
         related=(run.location(event.module, event.node, "the config is read here"),) if node is not event.node else (),
         severity=Severity.ERROR if is_sure else Severity.WARNING,

@@ -13,7 +13,7 @@ for. Nothing fails.
 **Fix.** Divide by the number of processes; or ask the loader that has the sampler (`len(loader)`); in Lightning
 `self.trainer.estimated_stepping_batches`.
 
-**When it stays quiet.** The number of processes, a global batch or the number of devices takes part anywhere behind
+**When it stays quiet.** The number of processes, a global batch or the number of devices takes part anywhere after
 the numbers; the divisor is not certainly the batch size of one process; one process; no certain sign of several; a
 schedule that accelerate prepares, which runs once for each process (DSL284).
 
@@ -180,8 +180,8 @@ def _finding(run: RunQuery, event: Event, place: tuple[Module, ast.AST]) -> Find
         META,
         event.module,
         at,
-        "The steps are counted from the whole data set, and each process makes only its share of them: the schedule is "
-        "as many times too long as there are processes",
+        "The steps are counted from the whole data set, but each process makes only its share: the schedule is"
+        " too long",
         hint=hint,
         related=(run.location(module, node, "counts the batches of all processes"),),
     )

@@ -68,10 +68,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(state.module, state.node, 40)}` holds the shard of one rank, and only some ranks save theirs:"
-            " the rest of the optimizer state is lost",
+            f"`{run.text(state.module, state.node, 40)}` holds one rank's shard, and only some ranks save theirs:"
+            " the rest"
+            " is lost",
             hint="Save `FSDP.optim_state_dict(model, optimizer)`, which every rank must call",
-            related=(run.location(state.module, state.node, "each rank has a part of its own"),),
+            related=(run.location(state.module, state.node, "each rank has its own part"),),
         )
 
 

@@ -83,8 +83,7 @@ def _told(run: RunQuery, call: Call) -> Iterator[Finding]:
             META,
             module,
             left.node,
-            f"`training_step` returns nothing {why}: this rank makes no backward pass, and the others wait for it in"
-            " theirs until the process-group timeout",
+            f"`training_step` returns nothing {why}: this rank skips backward, and the others hang in theirs",
             hint="Return a loss on every rank (`0 * loss` keeps the graph), or let the ranks agree before one leaves",
             related=(run.location(module, place, "decides on this rank alone"),),
         )
@@ -119,11 +118,11 @@ class _Caught:
 def _cause(node: Node | _Caught) -> tuple[ast.AST, str] | None:
     """Return what lets a rank come to a place alone, and when that is."""
     if isinstance(node, _Caught):
-        return node.handler.type or node.handler, "after an exception of its own"
+        return node.handler.type or node.handler, "after this rank's own exception"
     if not isinstance(node, Alt) or not node.varies & _OWN or node.varies & (LOST | MISSING):
         return None
     test = getattr(node.node, "test", node.node)
-    return test, "where its own batch says so"
+    return test, "for some batches of this rank"
 
 
 def _is_none(value: ast.expr | None) -> bool:

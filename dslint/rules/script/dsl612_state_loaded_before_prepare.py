@@ -52,7 +52,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             found.event.module,
             found.event.node,
-            "`load_state` fills what was prepared, and nothing was: the job goes on with fresh weights",
+            "`load_state` fills what was prepared, and nothing was: the job continues with fresh weights",
             hint="Call `prepare` before it",
             related=(run.location(later.module, later.node, "is prepared afterwards"),),
             facts={"call": "load_state"},

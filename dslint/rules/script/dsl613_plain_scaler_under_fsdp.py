@@ -62,12 +62,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 made.module,
                 made.node,
-                "`GradScaler` looks at the shard of its own rank: one that overflows leaves its step out, and the"
-                " others make theirs",
+                "`GradScaler` sees only its rank's shard: a rank that overflows skips its step while the others step",
                 hint="Use `torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler`",
                 related=(
                     run.location(first.module, first.node, "the model is divided over the ranks"),
-                    run.location(found.event.module, found.event.node, "the step that this rank may leave out"),
+                    run.location(found.event.module, found.event.node, "the step that this rank may skip"),
                 ),
                 facts={"scaler": "plain"},
             )

@@ -6,7 +6,7 @@ the ranks.
 
 **Why it hurts.** The Trainer calls the function on each rank, after it has padded logits and labels and right before
 it gathers them. NCCL takes tensors on GPUs only, so a tensor of the host raises `No backend type associated with device
-type cpu` in the first evaluation. With tensors of different length NCCL waits for ever, or the rows of the ranks get
+type cpu` in the first evaluation. With tensors of different length NCCL waits forever, or the rows of the ranks get
 mixed up. In one process nothing is gathered, and the function works.
 
 **Fix.** Leave the result on its device: the Trainer moves what it has gathered to the host itself, and
@@ -79,10 +79,10 @@ def _is_other(run: RunQuery) -> bool:
 
 def _finding(run: RunQuery, found: Happening, function: Function, reason: Uncollectable) -> Finding:
     if reason.kind == "host":
-        says = f"`{_ARGUMENT}` returns a tensor in the memory of the host, which NCCL cannot gather from the ranks"
+        says = f"`{_ARGUMENT}` returns a tensor in host memory, which NCCL cannot gather from the ranks"
         hint = "Leave the result on its device: the Trainer moves it to the host after the gather"
     else:
-        says = f"`{_ARGUMENT}` returns what a mask leaves: another length on each rank, and the Trainer gathers it"
+        says = f"`{_ARGUMENT}` returns what a mask leaves: the Trainer gathers a different length from each rank"
         hint = "Return one value for each position, and drop the masked ones in `compute_metrics`"
     return run.finding(
         META,

@@ -1,6 +1,6 @@
 """What only some ranks have made is used on all of them: the others raise, and those that have it wait.
 
-**What.** A writer, a run of Weights & Biases or the like is made behind a test of the rank, and code that every rank
+**What.** A writer, a run of Weights & Biases or the like is made under a test of the rank, and code that every rank
 comes to uses it: `writer.add_scalar(...)` where `writer` is `None` elsewhere, or `wandb.log(...)` where only rank 0 has
 called `wandb.init`. Or a function returns the path of a checkpoint on the main process alone, and every rank loads it;
 or it returns the merged results there and `None` elsewhere, and every rank takes their `len()`, an item, or goes
@@ -8,7 +8,7 @@ through them.
 
 **Why it hurts.** On one GPU the only process is rank 0, and all is well. On several, every other rank stops at its
 first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`.
-Rank 0 goes on, and waits for the others in its next collective. `torch.load(None)` raises in the same way.
+Rank 0 continues, and waits for the others in its next collective. `torch.load(None)` raises in the same way.
 
 **Fix.** Put the same test around the use, after the collectives that the report needs; or make something on the other
 ranks, too (`wandb.init(mode="disabled")`). Compute a path on every rank, or send it with `broadcast_object_list`.
@@ -55,7 +55,7 @@ _PATHS = ("f", "filename", "file", "path", "pretrained_model_name_or_path")
 _WITHOUT = {
     "__len__": "`None` has no length",
     "__getitem__": "`None` has no items",
-    "__iter__": "`None` cannot be gone through",
+    "__iter__": "`None` is not iterable",
 }
 _GROUPS = re.compile(r"ProcessGroup|DeviceMesh|Work$")
 
@@ -164,9 +164,9 @@ def _finding(run: RunQuery, event: Event, why: str, related: tuple[object, ...])
         META,
         event.module,
         event.node,
-        f"every rank {'uses' if is_special else 'calls'} `{called}`, and only some ranks have made what it needs: the"
+        f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
         f" others raise ({why})",
-        hint="Put the test of the rank around this call, too, and leave collectives outside of it",
+        hint="Put the test of the rank around this call too, and leave collectives outside of it",
         related=related,  # type: ignore[arg-type]
         facts={"called": called},
     )

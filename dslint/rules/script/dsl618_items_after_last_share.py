@@ -68,9 +68,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 module,
                 node,
-                "each rank takes as many items as the division gives, and its remainder belongs to no rank: up to"
-                " `world_size - 1` items are never looked at",
-                hint="Take `items[rank::world_size]`, or let the last rank go to the end",
+                "each rank takes the same number of items, and the remainder of the division belongs to no rank",
+                hint="Take `items[rank::world_size]`, or let the last rank go to the end; up to `world_size - 1`"
+                " are skipped",
             )
 
 

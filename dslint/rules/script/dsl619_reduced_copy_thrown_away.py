@@ -9,10 +9,10 @@ returns it and its caller drops what it returns. The same holds for a list that 
 the sum is lost: the variable still holds this rank's own numbers, and what is printed, compared or saved is that of
 one rank. `tensor.to(device)` is a copy where the tensor lies elsewhere. Nothing fails.
 
-**Fix.** Give the copy a name, reduce it, and go on with it: `totals = totals.to(device); dist.all_reduce(totals)`.
+**Fix.** Give the copy a name, reduce it, and continue with it: `totals = totals.to(device); dist.all_reduce(totals)`.
 
 **When it stays quiet.** The argument is the tensor itself or a view of it (`x.data`, `x.view(-1)`); it may lie on the
-device already; constants, which are a way to wait; what is read later, also by another function; what nobody goes on
+device already; constants, which are a way to wait; what is read later, also by another function; what nobody continues
 with; several things may be
 meant.
 
@@ -37,7 +37,7 @@ META = RuleMeta(
     name="reduced-copy-thrown-away",
     kind="script",
     severity=Severity.WARNING,
-    summary="a collective changes a copy that nobody reads, and each rank goes on with its own numbers",
+    summary="a collective changes a copy that nobody reads, and each rank continues with its own numbers",
     markers=(r"(?:reduce|broadcast)\w*\(", r"distributed|deepspeed|accelerat"),
     references=(
         "https://github.com/pytorch/pytorch/issues/102435",
@@ -134,14 +134,14 @@ def _is_in_loop(scope: ast.AST, call: ast.AST) -> bool:
 def _finding(run: RunQuery, event: Event, given: ast.expr, module: Module, place: ast.AST) -> Finding:
     name, copy = event.api.rpartition(".")[2], run.text(event.module, given, 40)
     where = f"`{name}` changes `{copy}`, a copy that nobody reads" if place is event.node else (
-        f"`{run.text(module, place, 40)}` returns what `{name}` gives, and nobody takes it"
+        f"`{run.text(module, place, 40)}` returns what `{name}` gives, and nobody uses it"
     )  # fmt: skip
     return run.finding(
         META,
         module,
         place,
-        f"{where}: each rank goes on with its own numbers",
-        hint="Give the copy a name before the call, and go on with it",
+        f"{where}: each rank continues with its own numbers",
+        hint="Give the copy a name before the call, and continue with it",
         related=() if place is event.node else (run.location(event.module, event.node, "changes a copy"),),
         facts={"operation": name, "list": isinstance(given, ast.List)},
     )

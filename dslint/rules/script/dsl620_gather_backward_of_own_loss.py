@@ -1,9 +1,9 @@
-"""The backward of a gather hands on what this rank's own loss says, and drops what the losses of the others say.
+"""The backward of a gather passes on what this rank's own loss says, and drops what the losses of the others say.
 
 **What.** A `torch.autograd.Function` gathers rows of all ranks; its `backward` returns `grads[rank]`, or the slice of
 this rank, and reduces nothing. The loss compares each rank's own rows with the gathered ones: `own @ everything.T`.
 
-**Why it hurts.** The rows of a rank stand in the loss of every rank, as the keys or negatives of the others. The
+**Why it hurts.** The rows of a rank are in the loss of every rank, as the keys or negatives of the others. The
 gradients of those losses lie on the other ranks, and nothing brings them here: each row is trained by its own loss
 alone. DDP averages what is there. Nothing fails; the training on N GPUs follows another gradient than one GPU with the
 whole batch, and the larger N, the more of it is missing.
@@ -55,8 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             layer.module,
             layer.returned,
-            f"The backward of `{layer.cls.name}` drops what the other ranks' losses say of these rows: nothing sums"
-            " the gradients",
+            f"The backward of `{layer.cls.name}` drops the gradients from other ranks' losses: nothing sums them",
             hint="Sum in the backward (`all_reduce`, then this rank's part), or use"
             " `torch.distributed.nn.functional.all_gather`",
             related=(run.location(found.module, found.node, "own rows meet the rows of all ranks"),),

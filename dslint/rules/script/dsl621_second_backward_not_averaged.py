@@ -11,7 +11,7 @@ models drift apart; what is saved is that of rank 0. Nothing fails.
 **Fix.** One backward of the sum: `(first + second).backward()`. Or run the forward of each loss just before its
 backward: step the discriminator before the loss of the generator is computed.
 
-**When it stays quiet.** A forward of the model stands between the two; one of them is without gradients, detached or
+**When it stays quiet.** A forward of the model is between the two; one of them is without gradients, detached or
 frozen; the gradients of the second are cleared before a step; sides of one test; `no_sync`; the script averages
 gradients itself; another wrapper than DDP.
 
@@ -64,8 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 found.second.module,
                 found.second.node,
-                "No forward of the DDP model stands between this backward and the one before: its gradients are not"
-                " averaged over the ranks",
+                "No DDP forward runs between this backward and the one before: its gradients are not averaged",
                 hint="Make one backward of the sum, or run the forward of each loss just before its backward",
                 related=(
                     *(() if same else (run.location(found.first.module, found.first.node, "spends the reduction"),)),

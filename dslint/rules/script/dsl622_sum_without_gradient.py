@@ -11,7 +11,7 @@ that fits, change with the number of GPUs.
 **Fix.** `c = torch.distributed.nn.functional.all_reduce(c)`, whose backward sums too.
 
 **When it stays quiet.** What is reduced is the loss itself, or carries no gradient (counts, `detach()`, `no_grad`); the
-mean is asked for by `ReduceOp.AVG`; the factor is put back by hand; the call stands in an `autograd.Function`; the
+mean is requested by `ReduceOp.AVG`; the factor is put back by hand; the call is in an `autograd.Function`; the
 result does not come to a backward pass.
 
 **Evidence.** Two gloo ranks, torch 2.13: the gradient of a DDP model with the loss of a summed statistic is half of

@@ -36,7 +36,7 @@ META = RuleMeta(
     markers=(r"split_dataset_by_node", r"\.shuffle\("),
     versions=("datasets",),
     references=("https://github.com/huggingface/datasets/issues/7163", "datasets/iterable_dataset.py"),
-    no_experiment="`datasets` is no part of the machines on which experiments run.",
+    no_experiment="`datasets` is not part of the machines on which experiments run.",
 )
 _SPLIT = "datasets.distributed.split_dataset_by_node"
 _SHUFFLE = "datasets.IterableDataset.shuffle"

@@ -70,8 +70,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.nodes.get("lr_scheduler", event.node),
-                f"`engine.step()` steps this schedule at every update, and {why}: it is over within the first epoch",
-                hint="Keep it from `deepspeed.initialize` and step it once an epoch, or let it count updates",
+                f"`engine.step()` steps this schedule at every update, but {why}: it ends within the first epoch",
+                hint="Keep it from `deepspeed.initialize` and step it once per epoch, or let it count updates",
                 related=(run.location(maker.module, maker.node, "the schedule"),),
                 facts={"schedule": maker.api.removeprefix(_TORCH)},
             )
@@ -93,7 +93,7 @@ def _why(run: RunQuery, derived: Derived, maker: Event) -> str:
         return ""
     if maker.api == f"{_TORCH}ExponentialLR":
         factor = _number(run, maker, "gamma")
-        return f"it shrinks the learning rate to {factor:g} of itself" if 0 < factor < _GENTLE else ""
+        return f"it multiplies the learning rate by {factor:g}" if 0 < factor < _GENTLE else ""
     numbers = [node for name, node in maker.nodes.items() if not OPTIMIZERS.search(name) and name != "gamma"]
     pieces = derived.of(maker.module, numbers)
     return "it counts epochs" if pieces and _counts_epochs(pieces) else ""

@@ -56,12 +56,12 @@ _CASTS = re.compile(
 )
 _WORDS = {
     "format": (
-        "adapters of peft are float32 beside weights of 16 bits in one unit of FSDP: every rank stops here",
+        "peft adapters are float32 beside 16-bit weights in one FSDP unit: every rank stops here",
         "Pass `autocast_adapter_dtype=False` to `get_peft_model`, or cast the model first",
     ),
     "frozen": (
-        "a unit of FSDP holds frozen and trainable parameters without `use_orig_params`: every rank stops here",
-        "Pass `use_orig_params=True`, or wrap the frozen part as a unit of its own",
+        "an FSDP unit mixes frozen and trainable parameters without `use_orig_params`: every rank stops here",
+        "Pass `use_orig_params=True`, or wrap the frozen part as a separate unit",
     ),
 }
 

@@ -3,7 +3,7 @@
 **What.** The data set of a loader holds the part of one process already: a slice by `accelerator.process_index`,
 `dataset.shard(...)`, `select` of a range, a class that keeps `files[rank::world]`. The loader then goes through
 `accelerator.prepare`. Or the part is the `train_dataset` of a Trainer or the `training_data` of `deepspeed.initialize`,
-which deal out themselves.
+which distribute themselves.
 
 **Why it hurts.** A prepared loader takes what it reads for the data of the whole job. Of N processes each gets every
 N-th batch of its own part, and N-1 of N items are never seen; an iterable data set is read by the first process alone,
@@ -116,14 +116,14 @@ def _without_text(node: ast.AST) -> str:
 
 
 def _finding(run: RunQuery, event: Event, loader: Event, part: Source, name: str = "dataset") -> Finding:
-    related = [run.location(event.module, event.node, "dealt out again")]
+    related = [run.location(event.module, event.node, "divided again")]
     related += run.origin(loader.arguments.get(name), "here the rank comes in")[:1]
     who = event.api.rpartition(".")[2]
     return run.finding(
         META,
         loader.module,
         loader.nodes.get(name, loader.node),
-        f"each process holds its own part of the data, and `{who}` deals it out once more: most is never seen",
+        f"each process holds its own part of the data, and `{who}` divides it again: most is never seen",
         hint=f"Give `{who}` all of the data" + (", or do not prepare this loader" if name == "dataset" else ""),
         related=tuple(related),
         varies=part.varies,

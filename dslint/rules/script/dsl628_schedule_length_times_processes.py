@@ -3,7 +3,7 @@
 **What.** The numbers of a schedule come from `len(loader)` before `accelerator.prepare` has divided the loader, and are
 multiplied by `accelerator.num_processes`; then schedule and loader are prepared.
 
-**Why it hurts.** A prepared schedule goes on by N steps for each update, and the prepared loader makes 1/N of the
+**Why it hurts.** A prepared schedule continues by N steps for each update, and the prepared loader makes 1/N of the
 updates: `len(loader)` is right as it is. Multiplied, the schedule lasts N times as long as the run. The warmup is
 short of its steps, the learning rate never comes down: on 8 GPUs a cosine ends at 96 % of its height. Nothing fails.
 
@@ -129,7 +129,7 @@ def _finding(run: RunQuery, prepared: Event, maker: Event, number: ast.expr) -> 
         META,
         maker.module,
         number,
-        "this counts the loader before it is divided, and multiplies it: the schedule lasts N times as long as the run",
+        "the loader is counted undivided and multiplied: the schedule lasts N times as long as the run (N processes)",
         hint="Divide the length of the loader by `accelerator.num_processes`, or drop the factor",
         related=(run.location(prepared.module, prepared.node, "loader and schedule are prepared here"),),
         facts={"factor": _PROCESSES},

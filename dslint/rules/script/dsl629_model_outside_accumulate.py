@@ -1,7 +1,7 @@
 """A second prepared model is trained in a block of `accelerator.accumulate` that does not name it.
 
 **What.** Two models are prepared, both run forward in `with accelerator.accumulate(first):`, and the backward of
-their loss stands in that block. The second model is no argument of `accumulate`.
+their loss is in that block. The second model is not an argument of `accumulate`.
 
 **Why it hurts.** `accumulate` keeps the gradients of its arguments from being reduced until the last micro batch of a
 step. Those of the other model are reduced after each of them: with 8 micro batches eight times as often as needed, and
@@ -120,7 +120,7 @@ def _finding(run: RunQuery, forward: Event, made: Event, steps: MicroBatches) ->
         META,
         made.module,
         made.node,
-        f"another model is trained in this block and not named: its gradients are reduced {times}",
+        f"another model is trained in this block but not named: its gradients are reduced {times}",
         hint="Name all models that are trained in `accumulate`",
         related=(run.location(forward.module, forward.node, "the model that is not named"), *steps.places),
         severity=None if is_sure else Severity.INFO,

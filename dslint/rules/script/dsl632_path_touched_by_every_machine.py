@@ -1,6 +1,6 @@
 """The first process of every machine makes, removes, moves or writes the same file or folder.
 
-**What.** A call behind `if local_rank == 0`, `accelerator.is_local_main_process` or `trainer.is_local_process_zero()`
+**What.** A call under `if local_rank == 0`, `accelerator.is_local_main_process` or `trainer.is_local_process_zero()`
 makes a folder without `exist_ok`, removes or moves a file or folder, or writes a file, under a path that is the same on
 all machines. The usual case is a helper that removes old checkpoints.
 
@@ -19,7 +19,7 @@ the machine or a temporary folder, or a name in the code says that it is a machi
 on each machine, and files that are appended to. Of any other path it is assumed that the machines share it.
 
 **Evidence.** Two gloo ranks that are the first process of a machine each: `shutil.rmtree` and `os.makedirs` of the
-second one raise; behind a test of the rank of the job they do not.
+second one raise; under a test of the rank of the job they do not.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ META = RuleMeta(
 # Names of what each machine has for itself.
 _OWN = re.compile(r"(?i)local_?(?:dir|path|disk|cache|copy|file)|scratch|/tmp\b|cache|nvme|ssd|node|host")
 _HARM = {
-    "folder": "makes this folder: with two machines one of them gets `FileExistsError`",
+    "folder": "creates this folder: with two machines one of them gets `FileExistsError`",
     "remove": "removes the same path: with two machines one of them gets `FileNotFoundError`",
     "move": "moves the same path: with two machines one of them gets `FileNotFoundError`",
-    "write": "writes this file: with two machines the last one wins, or it holds parts of both",
+    "write": "writes this file: with two machines the last one wins, or the parts mix",
 }
 
 
@@ -87,7 +87,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Ask for the first process of the job: its rank, not the one on its machine",
             related=(
                 *(run.location(call.module, call.node, "called from here") for call in calls[:-4:-1]),
-                *((run.location(test.module, test.node, "true once a machine"),) if test is not None else ()),
+                *((run.location(test.module, test.node, "true once per machine"),) if test is not None else ()),
             ),
             severity=Severity.INFO if does == "write" else None,
             varies=event.snapshot[name][0],

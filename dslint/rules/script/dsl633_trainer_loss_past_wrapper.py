@@ -135,8 +135,7 @@ def _finding(run: RunQuery, found: Happening, step: Call) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{text}(...)` in `{_STEP}` runs the model inside of DDP: no gradient is averaged, and the ranks train"
-        " different models",
+        f"`{text}(...)` in `{_STEP}` bypasses DDP: no gradient is averaged, and the ranks train different models",
         hint="Call the `model` that `compute_loss` is given",
         related=(run.location(function.module, function.node, "the Trainer runs backward on what this returns"),),
         facts={"kept": "self.model" in text},

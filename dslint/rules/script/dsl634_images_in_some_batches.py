@@ -1,12 +1,12 @@
 """The collator of a run at ZeRO stage 3 gives images to some batches only.
 
 **What.** A `data_collator` or `collate_fn` of the project passes `images=images or None`, `images=images if images else
-None`, adds `batch["pixel_values"]` behind `if images:`, or calls the processor with and without images; and a
+None`, adds `batch["pixel_values"]` under `if images:`, or calls the processor with and without images; and a
 multimodal model of a library is trained at ZeRO stage 3. The same of videos, audio and their features.
 
 **Why it hurts.** Where a batch has no `pixel_values`, the forward of the model leaves the vision tower and the
 projector out. At stage 3 each layer gathers its weights from all ranks when it runs: a rank with images waits for one
-whose samples are all plain text, and training stands still until the timeout. It comes at the first such step, often
+whose samples are all plain text, and training is still until the timeout. It comes at the first such step, often
 after hours.
 
 **Fix.** Put a small dummy image into a batch without one, and mask its tokens out of the attention and the labels; or
@@ -155,7 +155,7 @@ def _finding(run: RunQuery, module: Module, place: ast.AST, trained: Happening) 
         META,
         module,
         place,
-        "A batch without images leaves the layers for them out: at ZeRO stage 3 the ranks with images wait for it",
+        "A batch without images skips their layers: at ZeRO stage 3 the ranks with images wait for it",
         hint="Put a dummy image into such a batch, and mask its tokens",
         related=(
             run.location(trained.event.module, trained.event.node, "trained at stage 3 here"),

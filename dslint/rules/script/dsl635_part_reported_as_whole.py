@@ -103,10 +103,10 @@ def _finding(run: RunQuery, some: SomeRanks, loop: Loop, bits: int) -> Finding:
         META,
         module,
         node,
-        "Rank 0 writes what it has of its own part of the samples, and nothing gathers what the other ranks have",
+        "Rank 0 writes the results of its own part only, and nothing gathers those of the other ranks",
         hint="Gather the results before the test of the rank",
         related=(
-            run.location(loop.module, loop.node, "each rank goes through its own part here"),
+            run.location(loop.module, loop.node, "each rank iterates over its own part here"),
             *written,
             run.location(some.test.module, some.asked, "only rank 0 gets past this test"),
         ),

@@ -3,15 +3,15 @@
 **What.** A pretrained encoder is trained in DDP, and all that is taken of its result is `hidden_states[-2]` or another
 layer before the last ("clip skip", features of a middle layer).
 
-**Why it hurts.** The layers behind that one, and the norm or pooler at the end, run and lead to no loss. DDP waits for
+**Why it hurts.** The layers after that one, and the norm or pooler at the end, run and lead to no loss. DDP waits for
 the gradient of every parameter that may have one. These get none, and the next forward raises `RuntimeError: Expected
 to have finished reduction in the prior iteration`. On one GPU the same script trains.
 
-**Fix.** Freeze what comes behind: `encoder.layers[-1].requires_grad_(False)` and the final norm. Or drop these layers,
+**Fix.** Freeze what comes after: `encoder.layers[-1].requires_grad_(False)` and the final norm. Or drop these layers,
 or pass `find_unused_parameters=True`.
 
 **When it stays quiet.** DDP that looks for unused parameters, or has a static graph; DeepSpeed and FSDP; something else
-of a result is used, or a result is handed on; a forward without gradients; a model that is frozen as a whole;
+of a result is used, or a result is passed on; a forward without gradients; a model that is frozen as a whole;
 projects that freeze layers or drop them; adapters (`LoraConfig`) in some layers only, or in another model.
 
 **Evidence.** Two gloo ranks, torch 2.13: a layer that no rank uses makes the second forward raise.
@@ -167,9 +167,8 @@ def _finding(run: RunQuery, wrap: Event, use: Event) -> Finding:
         META,
         use.module,
         use.node,
-        "No loss comes from the layers behind this hidden state, and DDP waits for their gradients: the next forward"
-        " raises",
-        hint="Freeze the layers behind it, or let DDP look with `find_unused_parameters=True`",
+        "No loss uses the layers after this hidden state, but DDP waits for their gradients: the next forward raises",
+        hint="Freeze the layers after it, or let DDP look with `find_unused_parameters=True`",
         related=(run.location(wrap.module, wrap.node, "wrapped here"),),
         facts={"layer": "last", "conditional": False},
     )

@@ -118,7 +118,7 @@ def _finding(run: RunQuery, found: Happening, module: Module, mean: ast.AST) -> 
         META,
         event.module,
         event.node,
-        "this gathers one mean for each process: the samples that fill the last batch stay in it, or real ones are cut",
+        "this gathers one mean per process: samples that pad the last batch stay in it, or real ones are cut",
         hint="Gather the values of the samples, and take the mean of all of them",
         related=(
             run.location(module, mean, "the mean over the batch of this process"),

@@ -114,9 +114,9 @@ def _finding(run: RunQuery, found: Happening, step: Happening, size: int | None)
         META,
         event.module,
         event.node,
-        f"the gradients of all ranks are reduced here {times}, and once is enough: nothing says `no_sync`",
+        f"the gradients of all ranks are reduced here {times}, where once is enough: `no_sync` is missing",
         hint="Run all micro batches but the last of a step inside `no_sync()`, forward pass included",
-        related=(run.location(step.event.module, step.event.node, "the step, in some turns only"),),
+        related=(run.location(step.event.module, step.event.node, "the step, in some iterations only"),),
         severity=None if is_sure else Severity.INFO,
         facts={"gas": size, "accelerate": event.api.startswith(ACCELERATOR)},
     )

@@ -3,8 +3,8 @@
 **What.** A loop accumulates gradients in groups of `n` micro batches and leaves `no_sync` on every n-th. The optimizer
 steps there, and once more on the rest of the epoch: in the last turn (`or step + 1 == len(loader)`) or after the loop.
 
-**Why it hurts.** Where the number of batches is no multiple of `n`, all micro batches of the rest run in `no_sync`, so
-that no rank has seen the gradients of the others. Each rank steps with its own, the weights of the ranks part at the
+**Why it hurts.** Where the number of batches is not a multiple of `n`, all micro batches of the rest run in `no_sync`,
+so that no rank has seen the gradients of the others. Each rank steps with its own, the weights of the ranks part at the
 end of the first epoch, and nothing raises.
 
 **Fix.** Leave `no_sync` in the last turn, too: `(step + 1) % n != 0 and step + 1 != len(loader)`;
@@ -171,8 +171,8 @@ def _finding(run: RunQuery, block: unsynced.Block, asked: Test, step: Event) -> 
         META,
         asked.module,
         asked.node,
-        "The rest of an epoch stays in `no_sync`, and the optimizer steps on it: the weights of the ranks part",
-        hint="Leave `no_sync` in the last turn of the loop, too",
+        "The rest of an epoch stays in `no_sync`, and the optimizer steps on it: the ranks drift apart",
+        hint="Leave `no_sync` in the last iteration of the loop too",
         related=(
             run.location(block.context.module, block.context.node, "entered here"),
             run.location(step.module, step.node, "the step"),

@@ -3,8 +3,8 @@
 **What.** The training loader gets a sampler of the project that hands out the items in a fixed order, from short to
 long for example. A Trainer of Lightning trains with it in several processes.
 
-**Why it hurts.** With several processes Lightning wraps every sampler that is no `DistributedSampler`, so that each
-rank gets its share, and for training it shuffles: the order is lost, without a word. There is no curriculum any more,
+**Why it hurts.** With several processes Lightning wraps every sampler that is not a `DistributedSampler`, so that each
+rank gets its share, and for training it shuffles: the order is lost, silently. There is no curriculum any more,
 and batches of equal length are no longer such. On one GPU the order is kept.
 
 **Fix.** Make the sampler a `DistributedSampler` that deals its order out by `rank` and `num_replicas`; or give it both
@@ -76,7 +76,7 @@ def _finding(run: RunQuery, found: Happening, source: Source) -> Finding:
         META,
         event.module,
         event.node,
-        f"Lightning shuffles what the sampler `{name}` gives, and shares it out: its order is lost on several GPUs",
+        f"Lightning shuffles and divides what the sampler `{name}` gives: its order is lost on several GPUs",
         hint="Make it a `DistributedSampler`, or divide its order by rank and pass `use_distributed_sampler=False`",
         related=(
             *(run.location(module, node, "the order") for module, node in source.code[:1]),

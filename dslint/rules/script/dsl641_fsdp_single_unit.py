@@ -66,8 +66,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.nodes.get(node, event.node),
-            "FSDP gets no `auto_wrap_policy`: the whole model is one unit, gathered at once, and sharding saves little",
-            hint="Pass `auto_wrap_policy`, so that each layer is a unit of its own",
+            "FSDP has no `auto_wrap_policy`: the whole model is one unit, gathered at once, and sharding saves little",
+            hint="Pass `auto_wrap_policy`, so that each layer is a separate unit",
         )
 
 

@@ -2,8 +2,8 @@
 
 **What.** A model of the project holds a model of transformers, timm or torchvision and uses a part of it only:
 `last_hidden_state` of a `BertModel`, whose pooler then gives nothing; the images of a `CLIPModel`, whose text tower
-never runs; `forward_features` of a model of timm, whose classification head stays out. DDP gets all of it, without a
-word of parameters that are not used; so does a Trainer of Lightning with `strategy="ddp"`.
+never runs; `forward_features` of a model of timm, whose classification head stays out. DDP gets all of it, without
+mentioning parameters that are not used; so does a Trainer of Lightning with `strategy="ddp"`.
 
 **Why it hurts.** DDP waits for the gradient of every parameter. The pooler or the tower gets none, and the next
 forward raises `RuntimeError: Expected to have finished reduction in the prior iteration`. On one GPU the same script
@@ -75,7 +75,7 @@ def _finding(run: RunQuery, wrap: Event, part: IdlePart) -> Finding:
         META,
         part.made.module,
         part.made.node,
-        f"no loss comes from {part.what} of `{part.field}`, and DDP waits for its gradients: the next forward raises",
+        f"no loss uses {part.what} of `{part.field}`, but DDP waits for its gradients: the next forward raises",
         hint=f"{'Pass ' if part.told_by else ''}{instead}, or let DDP look with `find_unused_parameters=True`",
         related=(
             run.location(part.module, part.use, "all that is used"),

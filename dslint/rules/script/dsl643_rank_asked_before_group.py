@@ -1,4 +1,4 @@
-"""A script asks whether it is the main process before there is a process group: every process takes itself for rank 0.
+"""A script asks whether it is the main process before there is a process group: every process believes it is rank 0.
 
 **What.** `if not dist.is_initialized() or dist.get_rank() == 0:`, itself or in a helper, decides over `wandb.init`, a
 file or a folder, and the group (`Accelerator()`, `init_process_group`) is made only further down.
@@ -31,7 +31,7 @@ META = RuleMeta(
     name="rank-asked-before-group",
     kind="script",
     severity=Severity.WARNING,
-    summary="every process takes itself for rank 0, since nothing has made the process group yet",
+    summary="every process believes it is rank 0, since nothing has made the process group yet",
     markers=(r"is_initialized|is_available", r"init|Accelerator|TrainingArguments"),
     references=(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.is_initialized",
@@ -87,7 +87,7 @@ def _finding(run: RunQuery, event: Event, test: Alt, started: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{asked}` is asked before there is a process group: every process takes itself for rank 0 and comes here",
+        f"`{asked}` runs before there is a process group: every process believes it is rank 0",
         hint='Make the process group first, or ask the launcher: `os.environ.get("RANK", "0") == "0"`',
         related=(run.location(started.module, started.node, "the group is made here"),),
     )

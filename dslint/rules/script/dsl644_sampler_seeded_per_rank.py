@@ -61,8 +61,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                "each rank has a seed of its own, and by it Lightning shuffles the shared items: some come on several"
-                " ranks, others on none",
+                "each rank has its own seed, and Lightning shuffles by it: some items come on several ranks, others on"
+                " none",
                 hint="Pass the same seed on all ranks",
                 related=(
                     *run.origin(seed, "differs by rank"),

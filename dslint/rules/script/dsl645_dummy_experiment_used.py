@@ -7,7 +7,7 @@ attribute of the tracker, on every rank.
 **Why it hurts.** Only the main process has a run of the tracker. In the others `experiment` is a dummy whose
 attributes are all functions that do nothing: `experiment.log(...)` works, `experiment.config.update(...)` raises
 `AttributeError: 'function' object has no attribute 'update'`, and the processes that DDP starts die. `get_tracker`
-gives them a blank `GeneralTracker`, which has no `run`, no `writer` and no `log_images`.
+gives them a stub `GeneralTracker`, which has no `run`, no `writer` and no `log_images`.
 
 **Fix.** `if rank_zero_only.rank == 0:` around it, a function with `@rank_zero_only`, or
 `logger.log_hyperparams(settings)`. With accelerate: `if accelerator.is_main_process:` around it, or `accelerator.log`.
@@ -59,8 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}`: on other ranks than 0 the tracker is a blank one without this"
-            " attribute, and they raise here",
+            f"`{run.text(event.module, event.node)}` raises on other ranks than 0: their tracker is a stub",
             hint="Do it where `accelerator.is_main_process` holds, or call `accelerator.log`",
             related=run.origin(event.receiver, "only the main process gets a tracker"),
         )
@@ -77,8 +76,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 used,
-                f"`{run.text(event.module, used)}`: on other ranks than 0 `experiment` is a dummy whose attributes are"
-                " functions, and this raises there",
+                f"`{run.text(event.module, used)}` raises on other ranks than 0: `experiment` is a stub there",
                 hint="Do it on rank 0 only, or call `logger.log_hyperparams`",
                 related=(run.location(made[0].module, made[0].node, "trains in several processes"),),
             )

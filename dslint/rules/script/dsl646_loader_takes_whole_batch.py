@@ -105,8 +105,7 @@ def _finding(run: RunQuery, event: Event, engine: Event) -> Finding:
         META,
         event.module,
         node,
-        f"`{shown}` is `train_batch_size`, the rows of all ranks and micro batches of a step, and here each rank takes"
-        " as many for one micro batch",
+        f"`{shown}` is the batch size of all ranks (`train_batch_size`), but each rank loads that many per micro batch",
         hint="Pass `engine.train_micro_batch_size_per_gpu()`",
         related=(run.location(engine.module, engine.node, "the engine counts micro batches"),),
     )

@@ -5,7 +5,7 @@
 model is wrapped, at the end of the script for a test, or in another script that evaluates, generates or fine-tunes.
 
 **Why it hurts.** The keys of the wrapper begin with `module.`, those of the model do not. `load_state_dict` raises
-with missing keys; with `strict=False` it loads nothing and says nothing: the run goes on with fresh weights.
+with missing keys; with `strict=False` it loads nothing and says nothing: the run continues with fresh weights.
 
 **Fix.** Save `model.module.state_dict()`, load after wrapping, or take the prefix off:
 `{k.removeprefix("module."): v for k, v in state.items()}`.
@@ -110,7 +110,7 @@ def _elsewhere(run: RunQuery, saved: list[Weights]) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            "These are the weights of the wrapper, with `module.` before each name: another script loads them without",
+            "These are the wrapper's weights, with `module.` before each name: another script loads them without",
             hint="Save `model.module.state_dict()`",
             related=tuple(places.values())[:3],
         )
@@ -162,12 +162,12 @@ def _has_class(run: RunQuery, value: Value | None) -> bool:
 def _finding(run: RunQuery, event: Event, saved: Event) -> Finding:
     strict = event.arguments.get("strict")
     is_silent = strict is not None and strict.constants == (False,)
-    what = "nothing is loaded, and nobody hears of it" if is_silent else "every key is missing, and this raises"
+    what = "the bare model silently loads none" if is_silent else "loading into the bare model raises"
     return run.finding(
         META,
         event.module,
         event.node,
-        f"the file holds the weights of the DDP wrapper, whose keys begin with `module.`; in the bare model {what}",
+        f"the file holds the DDP wrapper's weights, whose keys begin with `module.`: {what}",
         hint="Save `model.module.state_dict()`",
         related=(run.location(saved.module, saved.node, _PREFIX),),
     )

@@ -12,7 +12,7 @@ runs go wrong. With one process the same code is right.
 the predictions. Or divide by what the rank has counted itself.
 
 **When it stays quiet.** Something reduces or gathers in the function, in one that calls it, or in what it calls; a data
-set that is no part of the loader; loaders of which nobody knows that they are divided; one process.
+set that is not part of the loader; loaders of which nobody knows that they are divided; one process.
 
 **Evidence.** Two gloo ranks, torch 2.13, ten samples and all answers right: each rank counts five of them and prints
 0.5; with the sums reduced before the division 1.0.
@@ -140,11 +140,12 @@ def _finding(run: RunQuery, loop: Loop, found: ast.BinOp | ast.AugAssign, made: 
         META,
         loop.module,
         found,
-        f"`{run.text(loop.module, found, 40)}` divides the sum of one rank's share by the number of all items:"
-        " it is as many times too small as there are ranks",
+        f"`{run.text(loop.module, found, 40)}` divides one rank's sum by the number of all items: it is too small"
+        " by the"
+        " world size",
         hint="Sum over the ranks before the division, or divide by what the rank has counted",
         related=(
-            run.location(loop.module, loop.node, "each rank goes over its share"),
+            run.location(loop.module, loop.node, "each rank iterates over its share"),
             run.location(made.module, made.node, "gives each rank its share"),
         ),
     )

@@ -1,6 +1,6 @@
 """The ranks that hold parts of one model get different data.
 
-**What.** A pipeline of DeepSpeed with several stages is fed by a loader whose `DistributedSampler` deals out to all
+**What.** A pipeline of DeepSpeed with several stages is fed by a loader whose `DistributedSampler` distributes to all
 ranks of the job. Or all ranks hold parts of one model by tensor parallelism (`deepspeed.init_inference` with `tp_size`
 or `mp_size` the number of ranks), and each rank takes its own share of the inputs.
 
@@ -68,8 +68,9 @@ def _of_pipelines(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                "this deals the items out to all ranks, and the stages of a pipeline must read the same ones: the last"
-                " stage compares the outputs of one batch with the labels of another",
+                "this divides the items among all ranks, but pipeline stages must read the same ones: outputs"
+                " and labels"
+                " mismatch",
                 hint="Pass `num_replicas=engine.grid.get_data_parallel_world_size()` and"
                 " `rank=engine.grid.get_data_parallel_rank()`",
                 related=(run.location(engine.module, engine.node, "the engine of the pipeline"),),
@@ -117,8 +118,9 @@ def _of_tensors(run: RunQuery) -> Iterator[Finding]:
                     META,
                     call.module,
                     share,
-                    f"each rank takes its own share, `{run.text(call.module, share)}`, and all ranks hold parts of one"
-                    " model: its layers add up what belongs to different inputs",
+                    f"each rank takes its own share, `{run.text(call.module, share, 40)}`, but all ranks hold"
+                    " parts of one"
+                    " model: inputs mix",
                     hint="Give every rank of the tensor parallel group the same inputs",
                     related=(run.location(made.module, made.node, "the model is divided among all ranks"),),
                 )

@@ -3,7 +3,7 @@
 **What.** `get_scheduler(..., num_warmup_steps=warmup, num_training_steps=steps * accelerator.num_processes)`, and
 accelerate prepares the schedule.
 
-**Why it hurts.** A prepared schedule goes on by N steps for each update. Its length counts that, its warmup does not:
+**Why it hurts.** A prepared schedule continues by N steps for each update. Its length counts that, its warmup does not:
 on eight GPUs a warmup of 1000 updates is over after 125, and the learning rate is at its peak while Adam knows nothing
 yet. Nothing fails.
 
@@ -89,9 +89,8 @@ def _finding(run: RunQuery, prepared: Event, maker: Event) -> Finding:
         META,
         maker.module,
         node,
-        f"`{shown}` counts updates, and the prepared schedule goes on by as many steps as there are processes: the"
-        " warmup ends N times too early",
-        hint="Multiply it by `accelerator.num_processes`, too",
+        f"`{shown}` counts updates, but the prepared schedule moves once per process: warmup ends N times too early",
+        hint="Multiply it by `accelerator.num_processes` too",
         related=(
             run.location(maker.module, maker.nodes[_LENGTH], "the length counts the processes"),
             run.location(prepared.module, prepared.node, "prepared here"),

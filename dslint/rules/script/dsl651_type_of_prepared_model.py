@@ -59,8 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 node,
-                f"`{name}` is what `prepare` returned, on several GPUs a wrapper: its type is not that of the model,"
-                " and that of every other one",
+                f"`{name}` is what `prepare` returned, a wrapper on several GPUs: its type is never the model's",
                 hint=f"Ask for `type(accelerator.unwrap_model({name}))`",
                 related=(run.location(event.module, event.node, "prepared here"),),
             )

@@ -1,7 +1,7 @@
 """Every rank restores the random state that one rank has saved.
 
 **What.** A script seeds each rank its own way (`torch.manual_seed(seed + rank)`), and on a resume
-`torch.set_rng_state` (or that of CUDA, NumPy or Python) gets what stands in a checkpoint of which there is one for all
+`torch.set_rng_state` (or that of CUDA, NumPy or Python) gets what is in a checkpoint of which there is one for all
 ranks.
 
 **Why it hurts.** From the resume on all ranks draw the same numbers: the same noise, time steps, masks and dropout on
@@ -10,8 +10,8 @@ different data. The batch holds one draw where it held eight. Nothing fails, and
 **Fix.** Save the state of each rank in a file of its own (`rng_state_{rank}.pt`), or seed again from the step and the
 rank after loading.
 
-**When it stays quiet.** Ranks that are seeded alike; a path with the rank in it; a state that is gathered and dealt
-out; a seed for each rank after the state was restored.
+**When it stays quiet.** Ranks that are seeded alike; a path with the rank in it; a state that is gathered and
+distributed; a seed for each rank after the state was restored.
 
 **Evidence.** The Trainer of transformers 5.23 saves `rng_state_{process_index}.pt` for each process.
 """
@@ -104,11 +104,11 @@ def _finding(run: RunQuery, event: Event, loaded: Event, seeded: Event) -> Findi
         META,
         event.module,
         event.node,
-        "every rank restores the random state that one rank has saved: from here on all draw the same numbers",
-        hint="Save and load the state of each rank in a file of its own",
+        "every rank restores the random state that one rank saved: from here on all draw the same numbers",
+        hint="Save and load the state of each rank in a separate file",
         related=(
             run.location(loaded.module, loaded.node, "one file for all ranks"),
-            run.location(seeded.module, seeded.node, "each rank is seeded its own way"),
+            run.location(seeded.module, seeded.node, "each rank is seeded differently"),
         ),
     )
 

@@ -151,9 +151,9 @@ def _finding(run: RunQuery, event: Event, module: Module, seed: ast.Call) -> Fin
         META,
         module,
         seed,
-        "the seed of a worker does not know the rank: worker k of every rank draws the same numbers for other items",
+        "the worker seed ignores the rank: worker k of every rank draws the same numbers for other items",
         hint="Put the rank into it: `seed + rank * num_workers + worker_id`",
-        related=(run.location(event.module, event.node, "the loader that begins its workers so"),),
+        related=(run.location(event.module, event.node, "the loader that seeds its workers so"),),
     )
 
 

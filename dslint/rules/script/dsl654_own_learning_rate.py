@@ -1,7 +1,7 @@
 """The optimizer of each rank has another learning rate.
 
 **What.** `lr`, `weight_decay` or another number of an optimizer differs between the ranks for certain: it was written
-behind a test of the rank (`if is_main_process: settings.lr = wandb.config.lr`), or computed from the rank. The same of
+under a test of the rank (`if is_main_process: settings.lr = wandb.config.lr`), or computed from the rank. The same of
 `group["lr"] = rate` for the groups of an optimizer, where the rate follows from what this rank alone has drawn: the KL
 divergence of its own rollouts.
 
@@ -84,9 +84,8 @@ def _groups(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}` follows what this rank alone has: the ranks step by the same"
-            " gradient differently, and the replicas drift apart",
-            hint="Average over the ranks what the number follows, or broadcast the number",
+            f"`{run.text(event.module, event.node)}` depends on this rank's own data: the replicas drift apart",
+            hint="Average over the ranks what the number depends on, or broadcast the number",
             related=(run.location(*origin, "becomes each rank's own"),) if origin is not None else (),
             varies=bits,
             origin=origin,
@@ -119,7 +118,7 @@ def _finding(run: RunQuery, event: Event, name: str) -> Finding:
         META,
         event.module,
         event.nodes.get(name, event.node),
-        f"`{name}` differs between the ranks: they step by the same gradient differently, and the replicas drift apart",
+        f"`{name}` differs between the ranks: each steps differently, and the replicas drift apart",
         hint="Send what one rank has chosen to all of them before the optimizer is made",
         related=where,
         varies=event.snapshot.get(name, (value.varies, 0, None))[0],

@@ -4,8 +4,8 @@
 and returns it as it is. The method of the Trainer returns what `self.accelerator.prepare` gives.
 
 **Why it hurts.** The Trainer takes what the method returns. Every rank goes through the whole data set, and since the
-Trainer seeds all ranks alike, in the same order: all GPUs compute the same gradients, and an epoch takes as many times
-longer as there are GPUs. Nothing fails.
+Trainer seeds all ranks alike, in the same order: all GPUs compute the same gradients, and more GPUs do not make an
+epoch faster. Nothing fails.
 
 **Fix.** `return self.accelerator.prepare(DataLoader(...))`.
 

@@ -1,15 +1,15 @@
 """All ranks wait for each other in every step of the training loop.
 
-**What.** `accelerator.wait_for_everyone()` or `dist.barrier()` stands in the loop that trains, and nothing decides
+**What.** `accelerator.wait_for_everyone()` or `dist.barrier()` is in the loop that trains, and nothing decides
 over it.
 
 **Why it hurts.** The backward pass makes the ranks wait for each other as it is, on the GPU and while the CPU prepares
 what comes next. A barrier waits on the CPU, until all that was launched is done: the GPU idles until the next batch is
 there and the next kernels are launched, in every step. A rank that is late once delays all, and cannot catch up.
 
-**Fix.** Leave it out, or move it behind the test for what needs it (`if step % save_every == 0:`).
+**Fix.** Leave it out, or move it under the test for what needs it (`if step % save_every == 0:`).
 
-**When it stays quiet.** A barrier behind a test, in a loop over epochs, or beside a save, an evaluation or a timing of
+**When it stays quiet.** A barrier under a test, in a loop over epochs, or beside a save, an evaluation or a timing of
 its own; benchmarks; loops without a backward pass.
 
 **Evidence.** `wait_for_everyone` is `torch.distributed.barrier`, which synchronises the device with the CPU.
@@ -61,8 +61,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            "all ranks wait here in every training step: the GPU runs dry each time, and nothing in the step needs it",
-            hint="Leave it out, or move it behind the test for what needs it",
+            "all ranks wait here in every training step: the GPU runs dry, and nothing in the step needs it",
+            hint="Leave it out, or move it under the test for what needs it",
             related=(run.location(loop.module, loop.node, "the loop that trains"),),
         )
 

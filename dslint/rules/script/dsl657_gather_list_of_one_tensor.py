@@ -121,8 +121,7 @@ def _finding(run: RunQuery, found: Happening, made: Piece) -> Finding:
     return run.finding(
         META,
         *made,
-        f"`{run.text(*made)}` is one tensor under every index: the ranks' rows are written over each other, and all"
-        " entries hold those of one rank",
+        f"`{run.text(*made)}` repeats one tensor: all entries hold the rows of one rank",
         hint="Make a tensor for each rank: `[torch.empty_like(x) for _ in range(world_size)]`",
         related=(run.location(found.event.module, found.event.node, "gathered here"),),
     )

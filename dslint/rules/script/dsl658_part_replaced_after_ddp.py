@@ -1,7 +1,7 @@
 """A layer of the model is replaced by a new one after `DistributedDataParallel` has wrapped the model.
 
 **What.** `model.module.head = nn.Linear(...)`, also in a method of the model (`model.module.expand(10)`), after
-`model = DDP(net)`, and training goes on with the same wrapper.
+`model = DDP(net)`, and training continues with the same wrapper.
 
 **Why it hurts.** DDP takes the parameters when it is made: the gradients of the new layer are never reduced. Its first
 weights are those that each rank has drawn. Each rank trains a layer of its own on its own data, and the one of rank 0
@@ -73,8 +73,8 @@ def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, event.node)}` puts a new layer into a model that DDP has wrapped before: its"
-        " gradients are never reduced, and each rank trains a layer of its own",
+        f"`{run.text(event.module, event.node)}` gets a new layer after DDP wrapped the model: its gradients are never"
+        " reduced",
         hint="Replace the layer before the model is wrapped, or wrap the model again after that",
         related=(run.location(wrap.module, wrap.node, "wrapped here"),),
     )

@@ -4,7 +4,7 @@
 `split_dataset_by_node(stream, rank, world_size)`.
 
 **Why it hurts.** Where the shards do not come out even among the ranks, `split_dataset_by_node` leaves every rank all
-of them: each runs `map` for every item and throws away all but one of `world_size`. The data is right, but each GPU
+of them: each runs `map` for every item and discards all but one of `world_size`. The data is right, but each GPU
 waits for the tokenizing of the whole corpus. Of several workers of a loader one alone has anything to do.
 
 **Fix.** `to_iterable_dataset(num_shards=world_size * max(1, num_workers))`.
@@ -94,8 +94,7 @@ def _finding(run: RunQuery, made: Piece, split: Piece) -> Finding:
     return run.finding(
         META,
         *made,
-        f"`{run.text(*made)}` makes a stream of one shard, which cannot be dealt out: every rank maps all items and"
-        " throws away those of the others",
+        f"`{run.text(*made)}` makes a stream of one shard: every rank maps all items and drops the others'",
         hint="Pass `num_shards=world_size * max(1, num_workers)`",
         related=(run.location(*split, "divided here"),),
     )

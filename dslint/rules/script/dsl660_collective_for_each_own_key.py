@@ -80,12 +80,12 @@ def _loops(run: RunQuery, seen: set[int]) -> Iterator[Finding]:
             META,
             loop.module,
             asked,
-            f"each key of `{run.text(loop.module, asked)}` leads to `{parted.called(run, parting)}`, and the data of"
-            " this rank decide which keys there are: a rank with a key more waits",
+            f"`{parted.called(run, parting)}` runs for each key of `{run.text(loop.module, asked)}`, but keys differ by"
+            " rank: ranks with more hang",
             hint="Give the dictionary the same keys on all ranks, with 0 where this rank has seen nothing",
             related=(
                 run.location(*parted.place(parting), "needs every rank each time"),
-                run.location(*place, "the data of this rank decide about a key"),
+                run.location(*place, "this rank's data decide about a key"),
             ),
             varies=parting.varies,
             origin=place,
@@ -127,8 +127,7 @@ def _finding(run: RunQuery, event: Event, name: str, value: Value, shape: int) -
         META,
         event.module,
         event.node,
-        f"`{called}` runs a collective for each key, and which keys there are follows from the data of this rank:"
-        " a rank with a key more waits for the others",
+        f"`{called}` runs a collective for each key, but the keys depend on this rank's data: ranks with more hang",
         hint="Give the dictionary the same keys on all ranks, or gather it as an object",
         related=(
             run.location(event.module, given, "the dictionary"),

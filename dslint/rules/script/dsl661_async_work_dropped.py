@@ -1,15 +1,15 @@
 """A collective that was started with `async_op=True`, and nobody keeps what one waits on.
 
-**What.** `dist.all_reduce(buffer, async_op=True)` stands alone, or its result gets a name that nothing reads: the
+**What.** `dist.all_reduce(buffer, async_op=True)` is a statement, or its result gets a name that nothing reads: the
 `Work` that says when the call is done is gone.
 
 **Why it hurts.** The call returns at once. What follows reads or divides the tensor while other ranks have not sent
 their part: with gloo it holds this rank's own numbers, with NCCL the default stream does not wait for the stream of
-the collective. Ranks go on with numbers of their own, sometimes, and nothing fails.
+the collective. Ranks continue with numbers of their own, sometimes, and nothing fails.
 
 **Fix.** Keep the work and call `work.wait()` before the tensor is used again; or leave `async_op` out.
 
-**When it stays quiet.** The result is kept, returned or handed on; something in the rest of the function waits for the
+**When it stays quiet.** The result is kept, returned or passed on; something in the rest of the function waits for the
 device or for all ranks (`torch.cuda.synchronize()`, `dist.barrier()`, `.wait()`); a coalescing manager around; whether
 the call is asynchronous is not known.
 
@@ -60,8 +60,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                f"nobody keeps what `{_name(run, event)}` returns: it runs on while the code below uses the tensor,"
-                " which may hold this rank's own numbers",
+                f"nobody keeps the work of `{_name(run, event)}`: the code below may use the tensor before it is"
+                " reduced",
                 hint="Keep the work and call `wait()` on it before the tensor is used, or leave `async_op` out",
                 facts={"operation": event.api.rpartition(".")[2]},
             )

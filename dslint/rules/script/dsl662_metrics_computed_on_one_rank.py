@@ -112,8 +112,8 @@ def _finding(run: RunQuery, some: SomeRanks, synced: Event, next_: Event) -> Fin
         META,
         event.module,
         event.node,
-        f"`{name}` reduces the metrics of the epoch over all ranks, but {some.who(run)} reads it: the others run"
-        f" `{other}` meanwhile",
+        f"`{name}` reduces the metrics over all ranks, but {some.who(run)} reads it: the others run `{other}`"
+        " meanwhile",
         hint=f"Read `{name}` on every rank, above the test",
         related=(
             run.location(some.test.module, some.asked, "keeps the other ranks away"),

@@ -1,4 +1,4 @@
-"""Parameters are replaced after the optimizer was made, which goes on with those that are gone.
+"""Parameters are replaced after the optimizer was made, which continues with those that are gone.
 
 **What.** `optimizer = AdamW(model.parameters())`, and after that `model = convert_syncbn_model(model)` of apex,
 `model.fc = nn.Linear(...)`, `get_peft_model(model, ...)`, `load_state_dict(..., assign=True)` or
@@ -42,7 +42,7 @@ META = RuleMeta(
     name="parameters-replaced-after-optimizer",
     kind="script",
     severity=Severity.WARNING,
-    summary="parameters are replaced after the optimizer was made: its steps change what is no part of the model",
+    summary="parameters are replaced after the optimizer was made: its steps change what is not part of the model",
     markers=(r"optim", r"convert_syncbn_model|nn\.|get_peft_model|inject_adapter|assign\s*=\s*True|parallelize_module"),
     references=(
         "https://github.com/tianweiy/CenterPoint/pull/109",
@@ -127,8 +127,7 @@ def _finding(run: RunQuery, made: Event, late: Event) -> Finding:
         META,
         late.module,
         late.node,
-        f"`{run.text(late.module, late.node, 50)}` replaces parameters that the optimizer holds: no step changes the"
-        " new ones",
+        f"`{run.text(late.module, late.node, 50)}` replaces parameters of the optimizer: no step changes the new ones",
         hint="Make the optimizer, and its schedule, after this",
         related=(run.location(made.module, made.node, "the optimizer is made here"),),
         facts={"call": late.api.rpartition(".")[2]},

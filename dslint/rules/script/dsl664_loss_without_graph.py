@@ -14,8 +14,8 @@ use `torch.nan_to_num(outputs).sum() * 0.0`, or let all ranks decide together wh
 **When it stays quiet.** The test is the same on all ranks (a flag that was reduced); the tensor is added to a loss of
 the model; it is never the loss; nothing wraps the model for several ranks.
 
-**Evidence.** Two gloo ranks, torch 2.13, DeepSpeed 0.19: with DDP and at ZeRO stage 3 the ranks that go on wait for
-the one that skips until the timeout; with the loss times zero all go on.
+**Evidence.** Two gloo ranks, torch 2.13, DeepSpeed 0.19: with DDP and at ZeRO stage 3 the ranks that continue wait for
+the one that skips until the timeout; with the loss times zero all continue.
 """
 
 from __future__ import annotations
@@ -202,8 +202,7 @@ def _finding(run: RunQuery, event: Event, test: Alt) -> Finding:
         META,
         event.module,
         event.node,
-        "A rank whose own batch comes here runs backward on a tensor without a graph: no hook of the model fires, and"
-        " the other ranks wait",
+        "A rank that comes here runs backward on a tensor without a graph: no hook fires, and the other ranks hang",
         hint="Keep the graph: `loss * 0.0`, or the sum of all outputs times zero",
         related=(run.location(test.module, asked, "each rank's own data decide"),),
         varies=test.varies & ~ASSUMED | event.varies & ASSUMED,

@@ -10,7 +10,7 @@ of gradients that belong to different heads, and the head of rank 0 is saved. No
 
 **Fix.** Wrap the second module as well, or make both parts of one module and wrap that.
 
-**When it stays quiet.** A module without parameters; one that stands inside a wrapped one, or is wrapped in some runs;
+**When it stays quiet.** A module without parameters; one that is inside a wrapped one, or is wrapped in some runs;
 gradients that the script reduces itself; an optimizer that averages (Horovod), or that an engine takes; modules of
 which nobody knows what they are; one process.
 
@@ -155,8 +155,8 @@ def _finding(run: RunQuery, made: Event, atom: Instance, wrap: Event, asked: dic
         META,
         module,
         place,
-        f"`{name}` is trained, but stands outside of the wrapped model: nothing averages its gradients over the ranks",
-        hint=f"Wrap `{name}` as well, or make it a part of the model that is wrapped",
+        f"`{name}` is trained outside of the wrapped model: nothing averages its gradients over the ranks",
+        hint=f"Wrap `{name}` as well, or make it part of the wrapped model",
         related=(
             run.location(wrap.module, wrap.node, "only what is wrapped here is averaged"),
             run.location(made.module, made.node, "this optimizer steps both"),

@@ -1,11 +1,11 @@
-"""The state of a `ZeroRedundancyOptimizer` is asked for, and nobody has put it together.
+"""The state of a `ZeroRedundancyOptimizer` is requested, and nobody has put it together.
 
 **What.** `optimizer.state_dict()` of a `ZeroRedundancyOptimizer` without a `consolidate_state_dict()` before it, or
 with one that only some ranks call; or every rank asks for what was put together on one.
 
 **Why it hurts.** Each rank holds the moments of its own share. `state_dict()` raises on a rank that has not gathered
 the others: at the first save, after the first epoch, on rank 0, while the other ranks wait for it in the next
-collective. Old releases saved the share of one rank without a word.
+collective. Old releases saved the share of one rank silently.
 
 **Fix.** `optimizer.consolidate_state_dict(to=0)` on every rank, before rank 0 asks for the state.
 
@@ -57,8 +57,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         seen.add(event.node)
         some = [one for one in gathers if owners & _of_shares(run, one)]
-        what = "only some ranks call `consolidate_state_dict`" if some else "nothing has put the shares together"
-        what = "one rank has put the shares together, and all ask for them" if some and some[0] in whole else what
+        what = "only some ranks call `consolidate_state_dict`" if some else "the shares are not consolidated"
+        what = "only one rank has consolidated the shares" if some and some[0] in whole else what
         related = [run.location(one.event.module, one.event.node, "needs every rank") for one in some]
         made = run.makers.get(next(iter(owners)))
         related += [run.location(made.module, made.node, "each rank keeps the state of its share")] if made else []
@@ -67,7 +67,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             event.module,
             event.node,
             f"{what}: `{run.text(event.module, event.node)}` raises, and the other ranks wait for this one",
-            hint="Call `optimizer.consolidate_state_dict(to=0)` on every rank before",
+            hint="Call `optimizer.consolidate_state_dict(to=0)` on every rank first",
             related=tuple(related),
         )
 

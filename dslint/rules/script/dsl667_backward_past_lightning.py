@@ -95,7 +95,7 @@ def _finding(run: RunQuery, event: Event, owner: ClassAtom) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{name}.backward()` passes over `manual_backward` of Lightning: under DDP no gradient is averaged",
+        f"`{name}.backward()` bypasses `manual_backward` of Lightning: under DDP no gradient is averaged",
         hint=f"Call `self.manual_backward({name})`",
         related=(run.location(owner.module, owner.node, "optimises manually"),),
         fix=_fix(run, event, owner, loss),

@@ -100,8 +100,8 @@ def _finding(run: RunQuery, found: Happening, look: Lookup, made: Happening, is_
         META,
         event.module,
         look.node,
-        f"`{text}` {what}: it holds names of {names[1]}, and those of the wrapper begin with `module.`",
-        hint="Ask the same model both times: the one inside the wrapper (`model.module`), or the wrapper",
+        f"`{text}` {what}: it holds names of {names[1]}, and only the wrapper's begin with `module.`",
+        hint="Use the same model both times: the one inside the wrapper (`model.module`), or the wrapper",
         related=tuple(related),
     )
 

@@ -1,16 +1,16 @@
 """A loss or its gradients are divided by the count of all ranks, and the wrapper averages over the ranks once more.
 
 **What.** The number of tokens (boxes, samples) is added up over the ranks with `all_reduce`, and the sum of each rank's
-losses is divided by it, or the gradients are, while the model stands in `DistributedDataParallel` or FSDP.
+losses is divided by it, or the gradients are, while the model is in `DistributedDataParallel` or FSDP.
 
 **Why it hurts.** These wrappers take the mean of the gradients over the ranks: they divide by the number of ranks.
-The mean over all tokens needs their sum. So the gradients are as many times too small as there are ranks: the learning
+The mean over all tokens needs their sum. So the gradients are too small by the number of ranks: the learning
 rate of SGD falls with every GPU that is added, and a limit for the norm never acts. Nothing fails.
 
 **Fix.** Multiply by the number of ranks: `loss = total * dist.get_world_size() / tokens`, or divide the count by it.
 
-**When it stays quiet.** The number of ranks, by whatever name, stands in what is computed; a count over a smaller
-group; a reduction that is no sum; a wrapper that is told to divide by something else; gradients that are averaged by
+**When it stays quiet.** The number of ranks, by whatever name, is in what is computed; a count over a smaller
+group; a reduction that is not a sum; a wrapper that is told to divide by something else; gradients that are averaged by
 hand; one process.
 
 **Evidence.** Two gloo ranks, torch 2.13: the gradients of a DDP model whose losses are divided by the count of both
@@ -117,11 +117,11 @@ def _finding(run: RunQuery, place: Place, added: Event, wrap: Event) -> Finding:
         META,
         place.module,
         place.node,
-        f"`{run.text(place.module, place.node, 40)}` divides by a count of all ranks, and the wrapper divides by the"
-        " number of ranks, too",
+        f"`{run.text(place.module, place.node, 40)}` divides by a count of all ranks, but the wrapper divides by the"
+        " world size too",
         hint="Multiply by the number of ranks (`dist.get_world_size()`): the wrapper takes the mean of the gradients",
         related=(
-            run.location(added.module, added.node, "adds up the count over the ranks"),
+            run.location(added.module, added.node, "sums the count over the ranks"),
             run.location(wrap.module, wrap.node, "averages the gradients over the ranks"),
         ),
     )

@@ -91,11 +91,11 @@ def _finding(run: RunQuery, place: Place, added: Event, wrap: Event) -> Finding:
         META,
         place.module,
         place.node,
-        f"`{run.text(place.module, place.node, 40)}` is the mean over this rank's own count: tokens of ranks that hold"
-        " few of them weigh more",
+        f"`{run.text(place.module, place.node, 40)}` is a mean over this rank's count: tokens of ranks with few"
+        " weigh more",
         hint="Divide by the count of all ranks, and multiply by the number of ranks",
         related=(
-            run.location(added.module, added.node, "adds the same count up over the ranks"),
+            run.location(added.module, added.node, "sums the same count over the ranks"),
             run.location(wrap.module, wrap.node, "takes the mean of the ranks' gradients"),
         ),
     )

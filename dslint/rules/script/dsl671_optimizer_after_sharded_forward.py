@@ -83,8 +83,7 @@ def _finding(run: RunQuery, made: Event, passed: Event, wrap: Event) -> Finding:
         META,
         made.module,
         made.node,
-        "This optimizer gets the whole tensors that a forward pass has left in the root: its sharded parameters are"
-        " never updated",
+        "This optimizer gets tensors that a forward left unsharded: the sharded parameters are never updated",
         hint="Make the optimizer right after `fully_shard`, before the model runs",
         related=(
             run.location(passed.module, passed.node, "runs the model before"),

@@ -9,7 +9,7 @@ NCCL waits until the process-group timeout. With most backends nothing fails.
 
 **Fix.** Give both tensors the same type: `torch.zeros(n, dtype=torch.long)`, and `labels.to(torch.long)` on the sender.
 
-**When it stays quiet.** A type that cannot be read; a test that is no test of the rank; the variable is made anew
+**When it stays quiet.** A type that cannot be read; a test that is not about the rank; the variable is made anew
 before the broadcast.
 
 **Evidence.** Two gloo ranks, torch 2.13: int32 numbers 1, 2, 3 arrive in a float32 tensor as denormal numbers, and are
@@ -66,8 +66,9 @@ def _finding(run: RunQuery, event: Event, made: list[Instance], types: list[str]
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, sent, 40)}` holds {types[0]} on some ranks and {types[1]} on the others: a broadcast"
-        " copies bytes and converts nothing",
+        f"`{run.text(event.module, sent, 40)}` is {types[0]} on some ranks and {types[1]} on others: a broadcast"
+        " converts"
+        " nothing",
         hint="Give both tensors the same `dtype`",
         related=tuple(
             run.location(event.module, atom.node, f"holds {kind}")

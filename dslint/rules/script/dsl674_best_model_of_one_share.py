@@ -94,8 +94,8 @@ def _finding(run: RunQuery, test: Alt, saves: Event, divided: dict[int, Event]) 
         META,
         test.module,
         asked,
-        f"`{run.text(test.module, asked, 40)}` compares the number of one share of the data: rank 0 keeps the best"
-        " model of its own share",
+        f"`{run.text(test.module, asked, 40)}` compares a number of one share of the data: rank 0 judges by its"
+        " own share",
         hint="Reduce what is counted over all ranks before it is compared",
         related=(
             run.location(made.module, made.node, "gives each rank its share"),

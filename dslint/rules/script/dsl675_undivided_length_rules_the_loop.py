@@ -15,7 +15,7 @@ and the learning rate never comes down. Nothing fails.
 scripts that compute the number again; schedules that are prepared (DSL284, DSL628); `split_batches=True` and
 Accelerators whose arguments nobody knows; one process.
 
-**Evidence.** Two gloo ranks, accelerate 1.15: of 8 steps that are asked for, a loop whose epochs count the undivided
+**Evidence.** Two gloo ranks, accelerate 1.15: of 8 steps that are requested, a loop whose epochs count the undivided
 loader makes 4.
 """
 
@@ -145,7 +145,7 @@ def _finding(run: RunQuery, length: Event, divides: Event, number: _Number) -> F
         META,
         length.module,
         length.node,
-        f"`{text}` counts the batches of all processes, and the loader is divided later: the run has a wrong length",
+        f"`{text}` counts the batches of all processes, but the loader is divided later: the run has a wrong length",
         hint="Ask for the length after the loader is prepared, or divide it by the number of processes",
         related=(
             run.location(divides.module, divides.node, "here each process gets its share"),

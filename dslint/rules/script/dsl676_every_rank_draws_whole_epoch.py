@@ -1,4 +1,4 @@
-"""The sampler of the training loader draws a whole epoch in every process: it knows nothing of ranks.
+"""The sampler of the training loader draws a whole epoch in every process: it ignores ranks.
 
 **What.** Under `DistributedDataParallel`, FSDP or DeepSpeed a training loader has a `WeightedRandomSampler` that draws
 as many items as the data set has, a `SubsetRandomSampler` over a split of it, or an own sampler that draws from all
@@ -8,12 +8,12 @@ items and asks for no rank. The sampler may be one of two: `if balanced: Weighte
 as on one, and sees eight times the items that the schedule and the log count. Where all ranks have the same seed, they
 draw the same items, and averaging the gradients gains nothing.
 
-**Fix.** Draw with one seed on all ranks and deal out: `drawn[rank::world_size]`; or wrap the sampler
+**Fix.** Draw with one seed on all ranks and distribute: `drawn[rank::world_size]`; or wrap the sampler
 (`DistributedSamplerWrapper` of catalyst, Lightning, or accelerate's `prepare`); or give it
 `num_samples=len(dataset) // world_size` and each rank a seed of its own.
 
 **When it stays quiet.** The number of processes or the rank takes part in the sampler or in the data set; a number of
-items that is no length; a test about ranks or devices chooses this sampler for one process; loaders that accelerate,
+items that is not a length; a test about ranks or devices chooses this sampler for one process; loaders that accelerate,
 Fabric, a Trainer or Lightning gets hold of; endless samplers; model parallel scripts; evaluation; one process.
 
 **Evidence.** Two gloo ranks, 8 items: each rank draws 8. `WeightedRandomSampler.__iter__` in
@@ -45,7 +45,7 @@ META = RuleMeta(
     name="every-rank-draws-whole-epoch",
     kind="script",
     severity=Severity.WARNING,
-    summary="the sampler of the training loader knows nothing of ranks: each process draws a whole epoch",
+    summary="the sampler of the training loader ignores ranks: each process draws a whole epoch",
     markers=(
         r"Sampler\b",
         r"DistributedDataParallel|DDP\b|deepspeed|FullyShardedDataParallel|fully_shard|FSDP",
@@ -137,8 +137,8 @@ def _finding(run: RunQuery, made: Event, loader: Event, name: str) -> Finding:
         META,
         made.module,
         made.node,
-        f"`{name}` knows nothing of ranks: each process draws a whole epoch, which takes as long as on one GPU",
-        hint="Draw with one seed on all ranks and deal out `drawn[rank::world_size]`",
+        f"`{name}` ignores ranks: each process draws a whole epoch, which takes as long as on one GPU",
+        hint="Draw with one seed on all ranks and divide by rank: `drawn[rank::world_size]`",
         related=(related,) if loader is not made else (),
         facts={"draws": "all"},
     )

@@ -133,7 +133,7 @@ def _finding(run: RunQuery, event: Event, pads: tuple[Module, ast.AST]) -> Findi
         META,
         event.module,
         node,
-        "accelerate joins the batches of a stream on rank 0, and these differ in width: it raises, and the others wait",
+        "accelerate joins stream batches on rank 0, but their widths differ: it raises, and the others wait",
         hint="Set `dispatch_batches=False` and let the stream divide itself by rank, or pad to one length",
         related=(run.location(*pads, "pads each batch to its own longest row"),),
         facts={"batches": "ragged"},

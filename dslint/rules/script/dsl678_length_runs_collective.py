@@ -5,8 +5,8 @@ each time that somebody asks.
 
 **Why it hurts.** It works as long as all ranks ask together. But libraries ask where one rank is alone: the progress
 bar of `transformers.Trainer` calls `len(eval_dataloader)` on rank 0 only, loggers and debuggers do the same. Rank 0
-then waits in the collective of the length, the others go on to the next one, and the two do not match: the job hangs,
-or takes one result for the other.
+then waits in the collective of the length, the others continue to the next one, and the two do not match: the job
+hangs, or takes one result for the other.
 
 **Fix.** Run the collective once, where all ranks are together (in the constructor, in `set_epoch`), and return the
 number that was kept.
@@ -14,7 +14,7 @@ number that was kept.
 **When it stays quiet.** The function keeps what it has found in a field and asks for that first; collectives in
 `__init__`, `set_epoch` or `__iter__`; classes that give no items; one process.
 
-**Evidence.** Two gloo ranks: rank 0 asks for the length alone and stands in `all_gather_object`, rank 1 goes on to an
+**Evidence.** Two gloo ranks: rank 0 asks for the length alone and is in `all_gather_object`, rank 1 continues to an
 `all_reduce`. `ProgressCallback.on_prediction_step` in transformers/trainer_callback.py.
 """
 
@@ -102,7 +102,7 @@ def _finding(run: RunQuery, module: Module, node: ast.AST, event: Event) -> Find
         META,
         module,
         node,
-        f"each call of `{asked}` runs `{name}`: a progress bar that asks on rank 0 alone waits for the others",
+        f"each call of `{asked}` runs `{name}`: a progress bar that asks on rank 0 alone hangs",
         hint="Run the collective once where all ranks are together, and return the number that was kept",
         related=(run.location(event.module, event.node, "needs every rank"),),
         facts={"asks": "length"},

@@ -1,7 +1,7 @@
 """A metric keeps a list that is gathered element by element, and ranks have different numbers of elements.
 
 **What.** A `torchmetrics.Metric` has a state `add_state(name, default=[])` without `dist_reduce_fx="cat"`, and its
-`update` adds as many elements as the rank's own data say: in a loop, behind a test, or by `extend`.
+`update` adds as many elements as the rank's own data say: in a loop, under a test, or by `extend`.
 
 **Why it hurts.** Only with `"cat"` torchmetrics joins the list before it talks to other ranks. Without it `compute()`
 runs one `all_gather` for each element. A rank with fewer elements leaves `compute()` early: the others wait for it, or
@@ -101,9 +101,9 @@ def _finding(run: RunQuery, event: Event, grows: ast.AST) -> Finding:
         META,
         event.module,
         event.node,
-        "this list is gathered element by element, and ranks have different numbers of them: `compute()` hangs",
+        "this list is gathered element by element, but ranks have different numbers of them: `compute()` hangs",
         hint='Pass `dist_reduce_fx="cat"`',
-        related=(run.location(event.module, grows, "adds as many as the rank's own data say"),),
+        related=(run.location(event.module, grows, "adds as many as the rank's own data need"),),
     )
 
 

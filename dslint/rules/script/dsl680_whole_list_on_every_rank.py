@@ -4,7 +4,7 @@
 of a file, batches cut from it); afterwards the ranks gather what came out.
 
 **Why it hurts.** The gather shows that each rank was meant to take a share. As written all ranks make the same answers:
-eight GPUs take as long as one, and all copies but one are thrown away, or the list holds every answer eight times.
+eight GPUs take as long as one, and all copies but one are discarded, or the list holds every answer eight times.
 ZeRO-3 divides the weights, never the inputs.
 
 **Fix.** `items[rank::world_size]`, padded to one length where the model talks to other ranks, or accelerate's
@@ -67,9 +67,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             loop.module,
             loop.node,
-            f"every rank runs the model over all items of this list, and `{call}` gathers the same answers of each",
+            f"every rank runs the model over all items of this list, and `{call}` gathers the same answers from each",
             hint="Give each rank its share: `items[rank::world_size]`, padded to one length",
-            related=(run.location(joined.module, joined.node, "the ranks gather what is equal"),),
+            related=(run.location(joined.module, joined.node, "the ranks gather equal results"),),
             varies=loop.varies,
             same=(loop.subject,),
             facts={"call": call},

@@ -114,7 +114,7 @@ def _finding(run: RunQuery, event: Event, held: Location) -> Finding:
         META,
         event.module,
         event.node,
-        "this function cannot be hashed, so that no process finds the cache of another: each maps all rows again",
+        "this function cannot be hashed, so no process finds another's cache: each maps all rows again",
         hint="Keep plain data in it, or pass `new_fingerprint`",
         related=(held,),
     )

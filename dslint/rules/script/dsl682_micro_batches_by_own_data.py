@@ -5,7 +5,7 @@ as soon as `used + n > max_tokens`. The loop over the pieces runs the forward or
 ZeRO-3 has wrapped, or another collective, and the number of pieces was never agreed upon.
 
 **Why it hurts.** Batches of equal size hold different numbers of tokens, so that one rank has 5 pieces and another 6.
-The rank with fewer goes on to its optimizer step or to the norm of the gradients, the other waits for it in the next
+The rank with fewer continues to its optimizer step or to the norm of the gradients, the other waits for it in the next
 forward: the job hangs, at a step that depends on the data.
 
 **Fix.** Reduce the number first (`dist.all_reduce(count, op=dist.ReduceOp.MAX)`, or the `dp_group` argument of helpers
@@ -135,8 +135,7 @@ def _finding(run: RunQuery, parting: Parting, node: ast.For, cut: tuple[Module, 
         META,
         module,
         node,
-        f"each rank has as many items here as its own data need: one with an item more waits in"
-        f" `{parted.called(run, parting)}` for the others",
+        f"the number of pieces depends on this rank's data: ranks with more hang in `{parted.called(run, parting)}`",
         hint="Reduce the number of pieces over all ranks first (`dist.ReduceOp.MAX`), and cut into as many on each",
         related=(
             run.location(*cut, "decides how many there are"),

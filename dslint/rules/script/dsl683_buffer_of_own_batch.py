@@ -6,7 +6,7 @@ the module reduces or gathers over the ranks.
 
 **Why it hurts.** At the start of each forward pass DDP copies the buffers of rank 0 over those of the others, so that
 what they have seen is lost: on eight GPUs the codebook or queue learns from an eighth of the data. With
-`broadcast_buffers=False` each rank goes on with a buffer of its own, and rank 0 saves its own. Nothing fails.
+`broadcast_buffers=False` each rank continues with a buffer of its own, and rank 0 saves its own. Nothing fails.
 
 **Fix.** Reduce what is added over the ranks (`dist.all_reduce(counts)`), or gather it (`dist.all_gather`), before it is
 written into the buffer.
@@ -68,7 +68,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 cls.module,
                 place,
-                f"the buffer `{name}` takes in the batch of its own rank, and {_what_remains(wrap)}",
+                f"the buffer `{name}` stores its own rank's batch, but {_what_remains(wrap)}",
                 hint="Reduce or gather over the ranks what is written into the buffer",
                 related=(run.location(wrap.module, wrap.node, "wrapped here"),),
             )
@@ -77,7 +77,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _what_remains(wrap: Event) -> str:
     sends = wrap.arguments.get("broadcast_buffers")
     is_sent = sends is None or sends.constants == (True,)
-    return "DDP sends that of rank 0 to all: the rest is lost" if is_sent else "each rank goes on with one of its own"
+    return "DDP sends rank 0's to all: the rest is lost" if is_sent else "each rank keeps a different one"
 
 
 def _is_ddp(run: RunQuery, wrap: Event) -> bool:

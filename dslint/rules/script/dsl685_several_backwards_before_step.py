@@ -12,7 +12,7 @@ Accelerator keeps only the gradients of the last backward. Nothing fails, and wi
 **Fix.** One backward of the sum: `accelerator.backward(a + b)`. Micro batches that the script makes itself belong into
 `with accelerator.accumulate(model)`, with `gradient_accumulation_steps` for the Accelerator.
 
-**When it stays quiet.** It is not certain that DeepSpeed trains; a step, or clearing, stands between the backwards (two
+**When it stays quiet.** It is not certain that DeepSpeed trains; a step, or clearing, is between the backwards (two
 models that take turns); no step of the script follows; the engine is told of several micro batches and counts the
 backwards itself; the script says where a step ends (`set_gradient_accumulation_boundary`, `sync_gradients`).
 
@@ -100,7 +100,7 @@ def _effect(run: RunQuery, found: Happening) -> str:
     steps = micro_batches(run, owners, ENGINE) if owners else None
     if steps is None or steps.count != 1 or "engine-step" in event.tags:
         return ""
-    return "the engine keeps the last gradients only" if stage_at(run, maker_of(run, owners)) in (1, 2) else ""
+    return "the engine keeps only the last gradients" if stage_at(run, maker_of(run, owners)) in (1, 2) else ""
 
 
 def _pair(found: Happening) -> _Pair | None:
@@ -169,13 +169,13 @@ def _finding(run: RunQuery, pair: _Pair, effect: str) -> Finding:
     what = "a loop of backwards" if is_loop else "several backwards"
     places = [] if is_loop else [run.location(pair.second.module, pair.second.node, "the next backward")]
     if pair.step is not None:
-        places.append(run.location(pair.step.module, pair.step.node, "the step that is meant for all of them"))
+        places.append(run.location(pair.step.module, pair.step.node, "the step for all of them"))
     is_engine = event.api != _BACKWARD
     return run.finding(
         META,
         event.module,
         event.node,
-        f"{what} for one step under DeepSpeed: {effect}, so the step is not that of their sum",
+        f"{what} for one step under DeepSpeed: {effect}, so the step does not use their sum",
         hint="Make one backward of the sum of the losses, or let the engine accumulate",
         related=tuple(places),
         facts={"by": "engine" if is_engine else "accelerate"},

@@ -75,8 +75,8 @@ def _finding(run: RunQuery, found: Happening, state: Event) -> Finding:
         META,
         state.module,
         state.node,
-        f"`{code}` gives detached tensors, which `GatheredParameters` cannot gather: at ZeRO stage 3 they stay empty",
-        hint="Go over `model.named_parameters()`, or pass `keep_vars=True`",
+        f"`{code}` gives detached tensors, which `GatheredParameters` cannot gather: they stay empty at ZeRO stage 3",
+        hint="Iterate over `model.named_parameters()`, or pass `keep_vars=True`",
         related=(run.location(found.event.module, found.event.node, "gathers nothing"),),
         facts={"stage": 3},
     )

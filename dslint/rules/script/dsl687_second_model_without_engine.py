@@ -1,4 +1,4 @@
-"""A second model is loaded while ZeRO stage 3 is in force, and run without an engine.
+"""A second model is loaded while ZeRO stage 3 is active, and run without an engine.
 
 **What.** `from_pretrained` runs after the `TrainingArguments` (or the `HfDeepSpeedConfig`, or an Accelerator with a
 `DeepSpeedPlugin`) with a config of ZeRO stage 3 were made. Its model, a scorer of a metric or a teacher, is called
@@ -40,7 +40,7 @@ META = RuleMeta(
     name="second-model-without-engine",
     kind="script",
     severity=Severity.ERROR,
-    summary="a second model is loaded while ZeRO stage 3 is in force and runs without an engine: its weights are empty",
+    summary="a second model is loaded while ZeRO stage 3 is active and runs without an engine: its weights are empty",
     markers=(r"from_pretrained", r"[dD]eep[sS]peed"),
     references=(
         "https://github.com/huggingface/transformers/issues/15244",
@@ -141,11 +141,11 @@ def _finding(run: RunQuery, found: Happening, load: Event, live: Event) -> Findi
         META,
         load.module,
         load.node,
-        "this model is loaded while ZeRO stage 3 is in force and runs without an engine: its weights are empty there",
+        "this model is loaded while ZeRO stage 3 is active and runs without an engine: its weights are empty",
         hint="Load it before the arguments are made, or give it an engine",
         related=(
             run.location(event.module, event.node, "runs here"),
-            run.location(live.module, live.node, "puts ZeRO stage 3 in force"),
+            run.location(live.module, live.node, "activates ZeRO stage 3"),
         ),
         facts={"stage": 3},
     )

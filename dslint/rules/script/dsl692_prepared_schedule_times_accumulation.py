@@ -6,7 +6,7 @@
 Or the length is that of the loader before it is prepared, times the epochs (`len(loader) * epochs`), and nothing
 divides it by the micro batches that the Accelerator puts together.
 
-**Why it hurts.** `AcceleratedScheduler.step` does nothing in turns without an update, and goes on by as many steps as
+**Why it hurts.** `AcceleratedScheduler.step` does nothing in turns without an update, and continues by as many steps as
 there are processes in the others. The micro batches of a step take no part. With four of them on two GPUs the warmup
 is twice as long as it says and the schedule is half over when the run ends. Where there happen to be as many
 processes as micro batches nobody notices, and the next run on other machines learns otherwise. A length of all batches
@@ -173,8 +173,7 @@ def _finding(run: RunQuery, prepared: Event, made: _Made, numbers: list[ast.expr
         META,
         made.module,
         numbers[0],
-        f"`{shown}` counts micro batches, but accelerate steps a prepared schedule only with the optimizer, once for"
-        " each process",
+        f"`{shown}` counts micro batches, but accelerate steps a prepared schedule once per process with the optimizer",
         hint="Multiply by `accelerator.num_processes`" if is_product else "Divide by the micro batches of a step",
         related=(run.location(prepared.module, prepared.node, "wraps the schedule"),),
         facts={"factor": "accumulation"},

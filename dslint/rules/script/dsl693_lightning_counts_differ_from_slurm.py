@@ -41,7 +41,7 @@ META = RuleMeta(
         "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html",
     ),
     depends_on_run=True,
-    no_experiment="it takes Slurm and Lightning; the test stands in the source of Lightning",
+    no_experiment="it takes Slurm and Lightning; the test is in the source of Lightning",
 )
 
 
@@ -53,7 +53,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for event in trainers(run):
         if event.open or event.may or "plugins" in event.arguments:
             continue
-        yield from _compared(run, event, "devices", None, each, "task", " on a node")
+        yield from _compared(run, event, "devices", None, each, "task", " per node")
         yield from _compared(run, event, "num_nodes", 1, nodes, "node")
 
 
@@ -75,8 +75,7 @@ def _compared(
         META,
         event.module,
         event.nodes.get(name, event.node),
-        f"{said} of this Trainer, and the Slurm job that starts it has {counted(stated.get(), noun)}{where}: "
-        "Lightning stops",
+        f"{said} of this Trainer, but its Slurm job has {counted(stated.get(), noun)}{where}: Lightning stops",
         hint=f"Write `{name}={stated.get()}`, or ask for {count} in the job",
         related=stated.origins,
         facts={name: count},

@@ -118,7 +118,7 @@ def _argparse(run: RunQuery, version: VersionFact) -> Iterator[Finding]:
             META,
             module,
             call,
-            f"lightning {_WITHOUT_ARGPARSE} removed `Trainer.{call.attr}`{who}: an `AttributeError` on every rank",
+            f"lightning {_WITHOUT_ARGPARSE} removed `Trainer.{call.attr}`{who}: `AttributeError` on every rank",
             hint="Pass the options to `Trainer(...)`, or use `LightningCLI`",
             related=version_origin(version, _LIBRARY),
             severity=severity,
@@ -153,7 +153,7 @@ def _finding(
 ) -> Finding:
     name, shown = given
     is_removed = len(span) % 2 == 0
-    change = f"lightning {span[-1]} removed" if is_removed else f"came with lightning {span[0]}"
+    change = f"lightning {span[-1]} removed" if is_removed else f"is new in lightning {span[0]}"
     said = f"{change} {shown}" if is_removed else f"{shown} {change}"
     who = f" ({version_named(version, _LIBRARY)} is in use)" if version.is_known else ""
     instead = "`strategy`" if "=" in shown else _INSTEAD.get(name, "")

@@ -37,7 +37,7 @@ META = RuleMeta(
         "https://github.com/facebookresearch/detectron2/issues/1838",
         "detectron2/evaluation/coco_evaluation.py",
     ),
-    no_experiment="detectron2 is no part of the machines on which experiments run.",
+    no_experiment="detectron2 is not part of the machines on which experiments run.",
 )
 
 
@@ -55,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             found.event.module,
             found.event.node,
-            f"`{name}` with `distributed=False` judges each rank's share of the images: all others count as missed",
+            f"`{name}` with `distributed=False` judges only each rank's share: all other images count as missed",
             hint="Leave `distributed` out, or pass `True`",
             related=(run.location(launch.module, launch.node, "may start several processes"),) if launch else (),
         )

@@ -1,7 +1,7 @@
 """A branch of a DDP model takes no part in the loss where a rank's batch has nothing for it.
 
 **What.** The model gives several outputs, each of a layer of its own. The loss begins with a fresh zero for one of them
-and takes the output only behind a test of the batch: `loss_box = torch.zeros(())`, `if len(targets): loss_box = ...`.
+and takes the output only under a test of the batch: `loss_box = torch.zeros(())`, `if len(targets): loss_box = ...`.
 
 **Why it hurts.** The branch has run, so DDP waits for the gradients of its parameters. On a rank whose batch has no
 object they never come. Its next forward raises `Expected to have finished reduction in the prior iteration`, and the
@@ -14,7 +14,7 @@ the layer gives another output, too; the outputs come as one object; `find_unuse
 zeros for outputs that a loss leaves out; another wrapper than DDP.
 
 **Evidence.** Two gloo ranks, torch 2.13: the rank without objects raises in its second forward; with a zero that is
-made of the output, or with `find_unused_parameters=True`, both go on.
+made of the output, or with `find_unused_parameters=True`, both continue.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 found.module,
                 found.zero,
-                f"where the batch has nothing for it, `{found.output}` takes no part in the loss: DDP waits for the"
-                " gradients of its layers",
+                f"without items in the batch, `{found.output}` is not in the loss: DDP waits for the gradients of its"
+                " layers",
                 hint=f"Let the zero depend on the output: `{found.output}.sum() * 0.0`",
                 related=(
                     run.location(found.module, found.test, "each rank's own batch decides"),

@@ -11,7 +11,7 @@ together.
 
 **When it stays quiet.** A library comes from git, a commit or a folder; an extra or another system decides; the
 metadata of a release are not known; `uv` overrides are stated; the file is a lock. It speaks only of what the metadata
-prove, so that silence is no promise.
+prove, so that silence is not a promise.
 
 **Evidence.** `Requires-Dist` of the released wheels (`schemas/required.json`); pip 23.2.1 on Python 3.11 refused every
 bad example (`pip install --dry-run`), and resolved real pins on which the rule is silent (`tests/model/test_solve.py`).
@@ -105,8 +105,8 @@ def _of_file(file: StatedFile, python: str) -> Iterator[Finding]:
             first, second = pair
             yield META.finding(
                 second,
-                f"no release of `{name}` lies in both lines that the file has of it: pip installs nothing",
-                hint="Keep the line that is meant",
+                f"the two lines for `{name}` in this file exclude each other: pip installs nothing",
+                hint="Keep the intended line",
                 related=(first.labelled("excludes the other line"),),
             )
             return

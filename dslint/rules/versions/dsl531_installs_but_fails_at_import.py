@@ -9,7 +9,7 @@ the first step, and the message names a file that nobody of the project has writ
 
 **When it stays quiet.** No file names both; a release of one of the two is not known (a commit, a copy, a range without
 a newest release for the Python); the import is tried, or a test of the release or of an installed package that cannot
-be decided stands before it; the names of a release are not known. For two pins it is an error; where a fresh install
+be decided comes before it; the names of a release are not known. For two pins it is an error; where a fresh install
 chooses one of them, a warning.
 
 **Evidence.** The imports of the released sources (`schemas/surface`). 31 pairs of peft and transformers were installed
@@ -39,7 +39,7 @@ META = RuleMeta(
     summary="Releases that install together, of which one fails when it is imported",
     references=("https://arxiv.org/abs/2512.20345",),
     depends_on_run=True,
-    no_experiment="an import fails before any rank meets another; the pairs that were imported stand in the tests",
+    no_experiment="an import fails before any rank meets another; the pairs that were imported are in the tests",
 )
 
 _TRAIN = {"train.py": "import peft\n"}

@@ -53,7 +53,7 @@ SYMPTOMS = (
     ),
     Symptom(
         name="config-duplicate-key",
-        title="A key stands twice in the DeepSpeed config",
+        title="A key occurs twice in the DeepSpeed config",
         meaning="DeepSpeed refuses such a file.",
         role="cause",
         causes=(Cause("a key was pasted a second time", ("DSL111",)),),

@@ -12,7 +12,7 @@ SYMPTOMS = (
         title="A rank's last words are about building or loading a PyTorch extension",
         meaning="torch builds an extension under a lock file and waits for that file without a time limit. A "
         "build that "
-        "was killed leaves the lock behind, and every later run waits for ever. A first build takes one to five "
+        "was killed leaves the lock behind, and every later run waits forever. A first build takes one to five "
         "minutes: wait that long before you believe in a stall.",
         role="state",
         causes=(

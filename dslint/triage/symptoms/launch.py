@@ -28,9 +28,9 @@ SYMPTOMS = (
     Symptom(
         name="launcher-argument",
         title="The script was given an option of the launcher",
-        meaning="Options behind the script's name go to the script.",
+        meaning="Options after the script's name go to the script.",
         role="cause",
-        causes=(Cause("an option such as --nproc_per_node or --master_port stands behind the script"),),
+        causes=(Cause("an option such as --nproc_per_node or --master_port comes after the script"),),
         patterns=(
             Pattern(
                 r"unrecognized arguments: .{0,400}--(?:nproc[-_]per[-_]node|nnodes|node[-_]rank|master[-_](?:port|addr)"

@@ -67,7 +67,7 @@ def test_the_finding_points_at_the_name_and_at_the_place_that_makes_it() -> None
     (finding,) = findings("DSL412", files)
     assert (finding.location.region.line, [str(p) for p in finding.related]) == (3, ["train.py:5"])
     assert files["run.sh"][finding.location.span.start : finding.location.span.end] == "metadata"
-    assert "it is a list" in finding.message
+    assert "gathers this list" in finding.message
 
 
 @pytest.mark.parametrize(
