@@ -116,7 +116,7 @@ def assert_well_formed(case: Case, found: list[Finding]) -> None:
 
 # Words of one thing that end like those of many, and identifiers that are spoken with another sound.
 _ONE = re.compile(
-    r"(?<![\w.:=`'-])1 (?!(?:is|has|was|process|stays|means|runs|needs|starts|wins|gets)\b)[a-z]+s\b(?!`)"
+    r"(?<![\w.:=`'-])1 (?!(?:is|has|was|process|stays|means|runs|needs|starts|wins|gets|refuses)\b)[a-z]+s\b(?!`)"
 )
 _VOWEL = re.compile(r"\b[Aa] `?(?:[AEIOaeio]|u(?!n|s|t)|U(?!S|UID))")
 _CONSONANT = re.compile(r"\b[Aa]n `?(?:[bcdgjkpqtvwyz]|[BCDGJKPQTVWYZ][a-z])")

@@ -143,7 +143,7 @@ def test_the_severity_follows_what_the_project_states(version: str, severity: Se
 def test_a_deprecated_name_is_an_information() -> None:
     (found,) = findings(dsl264, _OLD, context(transformers="==4.45.2"))
     assert found.severity is Severity.INFO
-    assert "deprecated" in found.message
+    assert "deprecates" in found.message
     assert findings(dsl264, _OLD, context(transformers="==4.37.2")) == []
     assert findings(dsl264, _OLD, context(transformers="<4.41")) == []
 

@@ -49,7 +49,7 @@ EXAMPLES = (
     bad("settings and no stage", {"ds.json": _NONE}, "ds.json:3 warning"),
     good("a stage", {"ds.json": _NONE.replace('"reduce', '"stage": 1,\n    "reduce')}),
     good("ZeRO is off, and the file says so", {"ds.json": _NONE.replace('"reduce', '"stage": 0,\n    "reduce')}),
-    good("nothing is asked for", {"ds.json": '{"train_batch_size": 8, "zero_optimization": {}}\n'}),
+    good("nothing is requested", {"ds.json": '{"train_batch_size": 8, "zero_optimization": {}}\n'}),
 )
 
 

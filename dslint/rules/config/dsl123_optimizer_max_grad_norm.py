@@ -54,7 +54,7 @@ EXAMPLES = (
         fixed={"ds.json": _TEXT % ("", "", ',\n  "gradient_clipping": 1.0')},
     ),
     bad(
-        "it stands there already",
+        "it is there already",
         {"ds.json": _TEXT % ('\n  "gradient_clipping": 1.0,', ', "max_grad_norm": 1.0', "")},
         "ds.json:4 warning",
         fixed={"ds.json": _TEXT % ('\n  "gradient_clipping": 1.0,', "", "")},

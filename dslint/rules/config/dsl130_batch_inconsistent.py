@@ -89,7 +89,7 @@ EXAMPLES = (
     ),
     bad("zero steps", {"ds.json": '{\n  "train_batch_size": 4,\n  "gradient_accumulation_steps": 0\n}\n'}, "ds.json:3"),
     bad(
-        "transformers fills in only what stands in the file",
+        "transformers fills in only what is in the file",
         {"ds.json": _NO_SIZE},
         "ds.json:1 error",
         fixed={

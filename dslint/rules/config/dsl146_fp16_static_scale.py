@@ -37,7 +37,7 @@ META = RuleMeta(
 _FP16 = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": %s}}\n'
 
 EXAMPLES = (
-    bad("128 for ever", {"ds.json": _FP16 % 128}, "ds.json:1 info"),
+    bad("128 forever", {"ds.json": _FP16 % 128}, "ds.json:1 info"),
     good("dynamic", {"ds.json": _FP16 % 0}),
     good("fp16 is off", {"ds.json": (_FP16 % 128).replace("true", "false")}),
 )

@@ -46,7 +46,7 @@ _DS = (
 
 EXAMPLES = (
     bad("the Trainer has its own", {"ds.json": _DS % "true"}, "ds.json:2 info"),
-    good("nothing is asked for", {"ds.json": _DS % "false"}),
+    good("nothing is requested", {"ds.json": _DS % "false"}),
     good("a script may read it", {"ds.json": (_DS % "true").replace('"auto"', "8")}),
 )
 

@@ -36,7 +36,7 @@ META = RuleMeta(
 
 EXAMPLES = (
     bad(
-        "a blank behind the backslash cuts off the options",
+        "a blank after the backslash cuts off the options",
         {"run.sh": "torchrun --nproc_per_node 8 train.py \\ \n  --lr 2e-5\n", "train.py": "print()\n"},
         "run.sh:1 error",
         {"run.sh": "torchrun --nproc_per_node 8 train.py \\\n  --lr 2e-5\n"},

@@ -56,12 +56,12 @@ EXAMPLES = (
         {"run.sh": "set -e\n" + _FIXED},
     ),
     bad(
-        "a comment behind the backslash",
+        "a comment after the backslash",
         {"README.md": "```bash\ntorchrun \\ # on one node\n  train.py\n```\n", "train.py": "print()\n"},
         "README.md:2 error",
     ),
     bad(
-        "comments behind every backslash: one finding",
+        "comments after every backslash: one finding",
         {
             "README.md": "```bash\ntorchrun \\ # on one node\n  --nproc_per_node 8 \\ # GPUs\n  train.py\n```\n",
             "train.py": "print()\n",

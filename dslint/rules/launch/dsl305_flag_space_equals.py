@@ -44,7 +44,7 @@ _RIGHT = {"run.sh": "torchrun --nproc_per_node=8 train.py \\\n  --lr=2e-5\n"}
 
 EXAMPLES = (
     bad(
-        "blanks on both sides",
+        "whitespace on both sides",
         {"run.sh": "torchrun --nproc_per_node = 8 train.py \\\n  --lr = 2e-5\n", **_SCRIPT},
         ("run.sh:1 error", "run.sh:2 error"),
         _RIGHT,

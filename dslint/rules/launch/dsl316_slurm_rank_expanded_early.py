@@ -69,7 +69,7 @@ EXAMPLES = (
         {"job.sbatch": _HEAD + 'RUN="torchrun ' + _ARGS % "\\$SLURM_PROCID" + '"\nsrun bash -c "$RUN"\n'},
     ),
     bad(
-        "in the environment that srun hands on",
+        "in the environment that srun passes on",
         {"job.sbatch": _HEAD + "srun --export=ALL,NODE_RANK=$SLURM_NODEID bash task.sh\n"},
         "job.sbatch:4 error",
     ),

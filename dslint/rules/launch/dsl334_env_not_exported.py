@@ -51,7 +51,7 @@ EXAMPLES = (
         {"run.sh": _LINES.replace("=2\n", "=2 \\\n")}),
     bad("a line of its own", {"run.sh": "CUDA_VISIBLE_DEVICES=0,1\necho go\ndeepspeed train.py\n", **_SCRIPT},
         "run.sh:1", {"run.sh": "export CUDA_VISIBLE_DEVICES=0,1\necho go\ndeepspeed train.py\n"}),
-    bad("behind a semicolon", {"run.sh": "NCCL_P2P_LEVEL=NVL; torchrun --nproc_per_node 2 train.py\n", **_SCRIPT},
+    bad("after a semicolon", {"run.sh": "NCCL_P2P_LEVEL=NVL; torchrun --nproc_per_node 2 train.py\n", **_SCRIPT},
         "run.sh:1", {"run.sh": "export NCCL_P2P_LEVEL=NVL; torchrun --nproc_per_node 2 train.py\n"}),
     bad("a backslash glues two variables", {"run.sh": "NPROC_PER_NODE=8\\ MAX_PIXELS=9 swift sft --model m\n"},
         "run.sh:1", {"run.sh": "NPROC_PER_NODE=8 MAX_PIXELS=9 swift sft --model m\n"}),

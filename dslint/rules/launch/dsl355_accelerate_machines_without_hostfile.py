@@ -59,7 +59,7 @@ def _with(option: str) -> dict[str, str]:
 EXAMPLES = (
     bad("the default launcher", {"run.sh": _RUN, **_SCRIPT}, "run.sh:1 warning"),
     bad("a launcher by name", _with("--deepspeed_multinode_launcher pdsh"), "run.sh:1 warning"),
-    bad("the number stands elsewhere", {"run.sh": "NNODES=2\n" + _RUN.replace("2 ", "$NNODES "), **_SCRIPT},
+    bad("the number is elsewhere", {"run.sh": "NNODES=2\n" + _RUN.replace("2 ", "$NNODES "), **_SCRIPT},
         "run.sh:2 warning"),
     bad("in documentation", {"README.md": f"```bash\n{_RUN}```\n", **_SCRIPT}, "README.md:2 info"),
     good("torchrun on each machine", _with("--deepspeed_multinode_launcher standard")),

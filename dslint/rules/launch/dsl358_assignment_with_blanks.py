@@ -43,7 +43,7 @@ _SCRIPT = {"train.py": "print()\n"}
 EXAMPLES = (
     bad("a number", {"run.sh": f"GPUS = 8\n{_RUN}", **_SCRIPT}, "run.sh:1 error", {"run.sh": f"GPUS=8\n{_RUN}"}),
     bad(
-        "exported, with a comment behind",
+        "exported, with a comment after",
         {"run.sh": f'export GPUS = "8"  # all\n{_RUN}', **_SCRIPT},
         "run.sh:1 error",
         {"run.sh": f'export GPUS="8"  # all\n{_RUN}'},

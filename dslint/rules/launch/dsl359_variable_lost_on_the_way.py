@@ -49,7 +49,7 @@ EXAMPLES = (
         {"run.sh": f"{_SET}ray job submit --working-dir . -- {_RUN}", **_SCRIPT},
         "run.sh:1 warning",
     ),
-    good("handed on by name", {"run.sh": f"{_SET}docker run --gpus all -e NCCL_SOCKET_IFNAME image {_RUN}", **_SCRIPT}),
+    good("passed on by name", {"run.sh": f"{_SET}docker run --gpus all -e NCCL_SOCKET_IFNAME image {_RUN}", **_SCRIPT}),
     good("in the command", {"run.sh": f"{_SET}ssh node1 'NCCL_SOCKET_IFNAME=eth0 {_RUN.strip()}'\n", **_SCRIPT}),
     good("a file of variables", {"run.sh": f"{_SET}docker run --env-file env image {_RUN}", **_SCRIPT}),
     good("the same machine", {"run.sh": f"{_SET}nohup {_RUN}", **_SCRIPT}),

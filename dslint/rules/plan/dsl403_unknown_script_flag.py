@@ -174,7 +174,7 @@ EXAMPLES = (
             "(training_", "(_, training_"),
         "requirements.txt": "transformers==4.56.0\n",
     }),
-    good("an imported name that stands for a class of the file further down", {
+    good("an imported name that refers to a class of the file further down", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
         "train.py": TRAINER.replace("\nparser =", _OWN.replace("class Training", "class My").replace(
             "\n\nparser", "\n\nTrainingArguments = MyArguments\nparser")),

@@ -48,11 +48,11 @@ _SCRIPT = (
 _RUN = "torchrun --nproc_per_node 2 train.py --bf16 --lr 0.1\n"
 
 EXAMPLES = (
-    bad("True behind a switch", {"run.sh": _RUN.replace("bf16", "bf16 True"), "train.py": _SCRIPT}, "run.sh:1 error",
+    bad("True after a switch", {"run.sh": _RUN.replace("bf16", "bf16 True"), "train.py": _SCRIPT}, "run.sh:1 error",
         fixed={"run.sh": _RUN}),
     bad("glued to it", {"run.sh": _RUN.replace("bf16", "bf16=True"), "train.py": _SCRIPT}, "run.sh:1 error",
         fixed={"run.sh": _RUN}),
-    bad("False behind a switch", {"run.sh": _RUN.replace("bf16", "bf16 False"), "train.py": _SCRIPT}, "run.sh:1 error"),
+    bad("False after a switch", {"run.sh": _RUN.replace("bf16", "bf16 False"), "train.py": _SCRIPT}, "run.sh:1 error"),
     good("alone", {"run.sh": _RUN, "train.py": _SCRIPT}),
     good("an option that takes a value", {
         "run.sh": _RUN.replace("bf16", "bf16 True"),

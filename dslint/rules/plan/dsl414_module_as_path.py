@@ -39,9 +39,9 @@ _FILES = {"pkg/__init__.py": "", "pkg/train.py": "print()\n", "train.py": "print
 _MODULE = "torchrun --nproc_per_node 2 -m pkg.train --lr 1\n"
 
 EXAMPLES = (
-    bad("a path behind -m", {"run.sh": _MODULE.replace("pkg.train", "pkg/train.py"), **_FILES}, "run.sh:1 error",
+    bad("a path after -m", {"run.sh": _MODULE.replace("pkg.train", "pkg/train.py"), **_FILES}, "run.sh:1 error",
         fixed={"run.sh": _MODULE}),
-    bad("a suffix behind -m", {"run.sh": "python -m train.py\n", **_FILES}, "run.sh:1 error",
+    bad("a suffix after -m", {"run.sh": "python -m train.py\n", **_FILES}, "run.sh:1 error",
         fixed={"run.sh": "python -m train\n"}),
     bad("a path without a suffix", {"run.sh": _MODULE.replace("pkg.train", "pkg/train"), **_FILES}, "run.sh:1 error"),
     bad("a module without -m", {"run.sh": _MODULE.replace("-m ", ""), **_FILES}, "run.sh:1 error",

@@ -90,7 +90,7 @@ EXAMPLES = (
         f"{_run('--dtype dtype_of_the_data')}```\n",
         "train.py": _SCRIPT,
     }),
-    bad("an alternative that is no choice", {
+    bad("an alternative that is not a choice", {
         "README.md": f"```bash\n{_run('--dtype bf16/fp8')}```\n", "train.py": _SCRIPT,
     }, "README.md:2 warning"),
     bad("capitals in documentation", {

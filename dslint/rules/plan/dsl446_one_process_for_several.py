@@ -154,7 +154,7 @@ EXAMPLES = (
         "train.py": _ACCELERATE,
     }),
     good("one GPU", {"job.sh": _JOB % (1, 1, "python train.py"), "train.py": _ACCELERATE}),
-    good("Lightning starts a process for each GPU itself, as no tasks are asked for", {
+    good("Lightning starts a process for each GPU itself, as no tasks are requested", {
         "job.sh": "#!/bin/bash\n#SBATCH --gres=gpu:4\npython train.py\n", "train.py": _LIGHTNING % 4,
     }),
     good("the variable that Lightning asks for is set by hand", {

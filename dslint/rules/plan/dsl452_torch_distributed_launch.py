@@ -70,7 +70,7 @@ torch.cuda.set_device(args.local_rank)
 EXAMPLES = (
     bad("the script reads the environment", {"run.sh": _RUN, "train.py": _READS}, "run.sh:1 info",
         {"run.sh": _NEW}),
-    bad("the environment is asked for", {"run.sh": _ENV, "train.py": _READS}, "run.sh:1 info", {"run.sh": _NEW}),
+    bad("the environment is requested", {"run.sh": _ENV, "train.py": _READS}, "run.sh:1 info", {"run.sh": _NEW}),
     bad("only the argument tells the rank", {"run.sh": _RUN, "train.py": _ONLY}, "run.sh:1 info"),
     bad("in documentation", {"README.md": f"```bash\n{_RUN}```\n", "train.py": _READS}, "README.md:2 info"),
     good("torchrun", {"run.sh": "torchrun --nproc_per_node=8 train.py --lr 1\n" + _NEW, "train.py": _READS}),

@@ -46,10 +46,10 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"sta
 _WITH = _CONFIG.replace("}}", '}, "bf16": {"enabled": "auto"}}')
 
 EXAMPLES = (
-    bad("bf16 is asked for", {"run.sh": _RUN % "--bf16 True", "train.py": TRAINER, "ds.json": _CONFIG},
+    bad("bf16 is requested", {"run.sh": _RUN % "--bf16 True", "train.py": TRAINER, "ds.json": _CONFIG},
         "ds.json:1 info", fixed={"ds.json": _WITH}),
     good("the section is there", {"run.sh": _RUN % "--bf16 True", "train.py": TRAINER, "ds.json": _WITH}),
-    good("nothing is asked for", {"run.sh": _RUN % "", "train.py": TRAINER, "ds.json": _CONFIG}),
+    good("nothing is requested", {"run.sh": _RUN % "", "train.py": TRAINER, "ds.json": _CONFIG}),
 )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ _CONFIG = """\
 _NONE = '{\n  "train_micro_batch_size_per_gpu": "auto",\n  "zero_optimization": {"stage": 2}\n}\n'
 
 EXAMPLES = (
-    bad("cosine is asked for, and the rate never decays", {
+    bad("cosine is requested, and the rate never decays", {
         "run.sh": _RUN % "cosine", "train.py": TRAINER, "ds.json": _CONFIG,
     }, "run.sh:1", fixed={"ds.json": _NONE}),
     good("the same shape", {"run.sh": _RUN % "constant_with_warmup", "train.py": TRAINER, "ds.json": _CONFIG}),

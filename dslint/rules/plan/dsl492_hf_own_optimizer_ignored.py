@@ -208,7 +208,7 @@ def _project(own: str, given: str = "", config: str = _CONFIG) -> dict[str, str]
 _FIX = {"ds.json": _NONE}
 EXAMPLES = (
     bad("a rate for the vision tower", _project(_OWN, " --vision_lr 2e-6"), "ds.json:6 warning", fixed=_FIX),
-    bad("a rate that stands in the code of a base class", _project(_FIXED_RATE), "ds.json:6 warning", fixed=_FIX),
+    bad("a rate that is in the code of a base class", _project(_FIXED_RATE), "ds.json:6 warning", fixed=_FIX),
     bad("an optimizer of its own, in any case", _project(_PLAIN), "ds.json:6 warning", fixed=_FIX),
     good("the config has no optimizer", _project(_OWN, " --vision_lr 2e-6", _NONE)),
     good("the rate is not passed", _project(_OWN)),

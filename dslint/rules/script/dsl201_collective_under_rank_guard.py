@@ -263,7 +263,7 @@ def finish(model, path, is_main_process):
         {"train.py": LORA},
     ),
     good(
-        "Only the logging is behind the test",
+        "Only the logging is under the test",
         {
             "train.py": ENGINE_LOOP
             + """\
@@ -299,7 +299,7 @@ def finish(args):
         },
     ),
     good(
-        "The helper behind the test saves without talking to other ranks",
+        "The helper under the test saves without talking to other ranks",
         {"save.py": SAFE_SAVE},
     ),
 )

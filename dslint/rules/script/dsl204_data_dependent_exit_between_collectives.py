@@ -193,7 +193,7 @@ EXAMPLES = (
         "train.py:10",
     ),
     bad(
-        "The step is a function, and the loop that calls it stands elsewhere",
+        "The step is a function, and the loop that calls it is elsewhere",
         {"train.py": STEP_OF_AN_ENGINE},
         "train.py:11",
     ),
@@ -249,7 +249,7 @@ EXAMPLES = (
     ),
     bad("A rank without items returns before the barrier", {"infer.py": SHARE_RETURNS}, "infer.py:6"),
     bad(
-        "The share is dealt out by a function of another file",
+        "The share is distributed by a function of another file",
         {
             "infer.py": SHARE_USED,
             "share.py": SHARE_DEALT,
@@ -355,7 +355,7 @@ EXAMPLES = (
         },
     ),
     good(
-        "The loss counts as zero, and every rank goes on",
+        "The loss counts as zero, and every rank continues",
         {
             "train.py": _loop("""\
         loss = model(batch).mean()

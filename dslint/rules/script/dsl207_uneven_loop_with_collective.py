@@ -178,7 +178,7 @@ def run(model, prompts):
         "generate.py:9",
     ),
     bad(
-        "Batches of an iterable data set that deals out its items, with DDP",
+        "Batches of an iterable data set that distributes its items, with DDP",
         {
             "train.py": DDP_HEAD
             + """\

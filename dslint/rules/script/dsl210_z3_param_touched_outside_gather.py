@@ -246,7 +246,7 @@ EXAMPLES = (
         {"train.py": _RESIZE % (3, "if is_deepspeed_zero3_enabled():\n        return")},
     ),
     good(
-        "inside a gather that rank 0 hands on",
+        "inside a gather that rank 0 passes on",
         {
             "train.py": _ENGINE
             % (

@@ -108,7 +108,7 @@ EXAMPLES = (
         at="inits.py:5 error",
         fixed={"train.py": _HELPER % (3, ", modifier_rank=0")},
     ),
-    good("rank 0 hands on what a helper fills", {"train.py": _HELPER % (3, ", modifier_rank=0"), "inits.py": _FILL}),
+    good("rank 0 passes on what a helper fills", {"train.py": _HELPER % (3, ", modifier_rank=0"), "inits.py": _FILL}),
     good("a helper at stage 2", {"train.py": _HELPER % (2, ""), "inits.py": _FILL}),
     good(
         "a helper fills other weights",
@@ -118,7 +118,7 @@ EXAMPLES = (
         },
     ),
     bad(
-        "new rows of the embeddings, averaged in a copy that is thrown away",
+        "new rows of the embeddings, averaged in a copy that is discarded",
         {"resize.py": _RESIZE % ""},
         at="resize.py:9 error",
         fixed={"resize.py": _RESIZE % ", modifier_rank=0"},

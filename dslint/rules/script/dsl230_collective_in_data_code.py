@@ -309,7 +309,7 @@ EXAMPLES = (
         },
     ),
     good(
-        "asking for the rank is no collective",
+        "asking for the rank is not a collective",
         {
             "data.py": _HEAD + "    def __getitem__(self, index):\n"
             "        return self.paths[index * dist.get_world_size() + dist.get_rank()]\n"

@@ -236,7 +236,7 @@ def train(loader):
         fixed={"train.py": REFERENCE % "model"},
     ),
     bad(
-        "past the wrapper, behind a criterion",
+        "past the wrapper, after a criterion",
         {
             "train.py": (TRAIN % "model.module")
             .replace("F.cross_entropy", "criterion")

@@ -287,7 +287,7 @@ EXAMPLES = (
         },
     ),
     good(
-        "without gradients, and training goes on",
+        "without gradients, and training continues",
         {
             "train.py": DDP_HEAD
             + DDP_EVALUATE

@@ -281,7 +281,7 @@ EXAMPLES = (
         at="train.py:9",
     ),
     good(
-        "the number that stands for the rank without distribution",
+        "the number that represents the rank without distribution",
         {
             "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
             "if 'LOCAL_RANK' in os.environ:\n    torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"

@@ -351,7 +351,7 @@ EXAMPLES = (
         },
     ),
     bad(
-        "Sampler, loader and loops stand in functions, fields and two files",
+        "Sampler, loader and loops are in functions, fields and two files",
         {"data.py": SAMPLED_DATA % "", "train.py": EPOCH_RUNNER % ("", "60")},
         at="data.py:8",
     ),

@@ -211,7 +211,7 @@ def _rows(run: RunQuery, event: Event) -> Finding:
 
 
 EXAMPLES = (
-    bad("a Trainer deals out rows", {"train.py": TRAINER % "", "rows.py": ROWS}, at="rows.py:8 warning"),
+    bad("a Trainer distributes rows", {"train.py": TRAINER % "", "rows.py": ROWS}, at="rows.py:8 warning"),
     good("after a seed", {"train.py": TRAINER % "    set_seed(args.seed)", "rows.py": ROWS}),
     bad(
         "parts are drawn after a helper has put the rank into the seed",

@@ -99,7 +99,7 @@ EXAMPLES = (
         fixed={"train.py": _TRAIN % (_STEPS, _LATE.replace("step()\n", "step()\n            scheduler.step()\n"))},
     ),
     bad(
-        "the parts of the block stand in functions",
+        "the parts of the block are in functions",
         {
             "train.py": _TRAIN % (_STEPS, "            step(accelerator, optimizer, model(batch).mean())")
             + "\n\ndef step(accelerator, optimizer, loss):\n    optimizer.zero_grad()\n    accelerator.backward(loss)\n"

@@ -189,7 +189,7 @@ EXAMPLES = (
         world_size=2,
     ),
     bad(
-        "a helper of another file deals out the prompts of the script",
+        "a helper of another file distributes the prompts of the script",
         {
             "infer.py": _GENERATES,
             "deal.py": (
@@ -201,7 +201,7 @@ EXAMPLES = (
         world_size=4,
     ),
     good(
-        "a helper of another file deals out as many prompts for each rank",
+        "a helper of another file distributes as many prompts for each rank",
         {
             "infer.py": _GENERATES.replace("'f', 'g'", "'f', 'g', 'h'"),
             "deal.py": (

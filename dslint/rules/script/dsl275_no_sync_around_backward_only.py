@@ -211,7 +211,7 @@ EXAMPLES = (
     bad("the backward pass of all micro batches but the last", {"train.py": _MAIN % _BACKWARD_ONLY}, "train.py:19"),
     bad("the context is chosen", {"train.py": _MAIN % _CHOSEN}, "train.py:16"),
     bad(
-        "the backward pass stands in another file",
+        "the backward pass is in another file",
         {
             "steps.py": _STEPS,
             "train.py": (_MAIN % _FAR).replace("import contextlib\n", "from steps import step as step_of\n"),

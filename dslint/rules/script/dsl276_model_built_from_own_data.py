@@ -148,7 +148,7 @@ EXAMPLES = (
         "train.py:28",
     ),
     bad(
-        "the model stands in another file",
+        "the model is in another file",
         {"net.py": _MODEL % _PLAIN, "train.py": _MAIN % ("from net import Net\n\n", "total / count")},
         "train.py:18",
     ),

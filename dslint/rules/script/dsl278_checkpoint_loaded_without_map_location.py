@@ -215,7 +215,7 @@ load(model)
 """
 
 EXAMPLES = (
-    bad("a run that goes on", {"train.py": _MAIN % ("", "state")}, "train.py:14"),
+    bad("a run that continues", {"train.py": _MAIN % ("", "state")}, "train.py:14"),
     bad(
         "the weights that a helper in another file has written",
         {"files.py": _FILES % "", "train.py": _RUN},

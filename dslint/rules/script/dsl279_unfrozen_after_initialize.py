@@ -238,7 +238,7 @@ EXAMPLES = (
         "train.py:17",
     ),
     bad(
-        "the model stands in another file, and a DeepSpeed engine trains it",
+        "the model is in another file, and a DeepSpeed engine trains it",
         {"net.py": _NET.rstrip() + "\n", "train.py": _ENGINE % "True"},
         "train.py:11",
     ),

@@ -223,7 +223,7 @@ EXAMPLES = (
         },
     ),
     good(
-        "taken out where it is wrapped, and handed on",
+        "taken out where it is wrapped, and passed on",
         {
             "train.py": "def show(model):\n    print(model.width)\n\n\n"
             + _MAIN % (_EITHER, "show(model.module if dist.get_world_size() > 1 else model)", "model(x).mean()")

@@ -301,7 +301,7 @@ EXAMPLES = (
         "train.py": _GRAPH % _BARRIER, "merge.py": _MERGE % _BARRIER, "start.py": _REMOVED % _BARRIER,
         "parts.py": _PARTS % "", "infer.py": _INFER % _BARRIER, "links.py": _LINKS % _BARRIER,
         "older.py": _OLDER % _BARRIER}),
-    good("a folder that is there when a run goes on from a file in it", {"train.py": _RESUMED}),
+    good("a folder that is there when a run continues from a file in it", {"train.py": _RESUMED}),
     good("only the rank that made it reads it", {"train.py": _OF_EACH}),
     good("a function reads another file", {"train.py": _TWO % "start"}),
     good("every rank makes the folder", {"parts.py": (_PARTS % ", exist_ok=True").replace(

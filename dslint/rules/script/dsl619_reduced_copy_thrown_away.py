@@ -236,7 +236,7 @@ EXAMPLES = (
     good("the tensor itself", {"train.py": _LOGS % ("return copy", "dist.all_reduce(loss.data)")}),
     good("what the helper returns is taken", {"train.py": _LOGS % ("return copy", "loss = reduced(loss.detach())")}),
     good("a way to wait", {"train.py": _LOGS % ("return copy", "dist.all_reduce(torch.ones(1).cuda())")}),
-    good("a number that nobody goes on with", {"train.py": _LOGS % (
+    good("a number that nobody continues with", {"train.py": _LOGS % (
         "return copy", "hits = (batch > 0).sum()\n        dist.all_reduce(hits)")}),
     good("copied back", {"train.py": _VALIDATE % (
         "moved = totals.cuda()\n        dist.all_reduce(moved)\n        totals.copy_(moved)")}),

@@ -231,7 +231,7 @@ EXAMPLES = (
     bad("a head", {"train.py": _IMAGES % ("timm.create_model(arch, pretrained=True)", _TOKENS)}, "train.py:12 warning"),
     bad("a head of torchvision", {"train.py": _IMAGES % ("models.resnet50()", _STAGES)}, "train.py:12 warning"),
     bad(
-        "the classifier behind the features",
+        "the classifier after the features",
         {"train.py": _IMAGES % ("models.vgg16()", "self.trunk.features(x).flatten(1)")},
         "train.py:12 warning",
     ),

@@ -148,7 +148,7 @@ EXAMPLES = (
         "train.py:19 warning",
     ),
     bad(
-        "the writer behind a tracker",
+        "the writer of a tracker",
         {"train.py": _TRACKED % 'accelerator.get_tracker("wandb", unwrap=True).add_image("x", settings)'},
         "train.py:18 warning",
     ),

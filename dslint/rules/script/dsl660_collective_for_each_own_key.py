@@ -281,7 +281,7 @@ def _detector(added: str, reduced: str) -> dict[str, str]:
 
 EXAMPLES = (
     bad(
-        "the losses of the tasks that stand in the batch",
+        "the losses of the tasks that are in the batch",
         {"module.py": _MODULE % ("", "rows.any()", "True")},
         at="module.py:20 warning",
     ),

@@ -224,6 +224,6 @@ EXAMPLES = (
     ),
     good("A number that is no length", _train(_WEIGHTS, _PLAIN % "args.samples")),
     good("The rank's part of a split", _train(_SPLIT.replace("[:cut]", _SHARE))),
-    good("An own sampler that deals out", _train("sampler = Balanced(data)", own=_OWN % _SHARE)),
+    good("An own sampler that distributes", _train("sampler = Balanced(data)", own=_OWN % _SHARE)),
     good("One process", _train(_WEIGHTS, _PLAIN % "len(data)"), world_size=1),
 )

@@ -166,7 +166,7 @@ def _project(arguments: str, update: str = _LOOP, train: str = _TRAIN) -> dict[s
 
 EXAMPLES = (
     bad("An element for each row", _project("default=[], dist_reduce_fx=None"), at="metrics.py:9"),
-    bad("Left out, behind a test", _project("[]", _TEST), at="metrics.py:9"),
+    bad("Left out, under a test", _project("[]", _TEST), at="metrics.py:9"),
     bad("Several at once", _project("default=[]", "self.scores.extend((preds - target).unbind())"), at="metrics.py:9"),
     bad("Lightning", _project("default=[]", _LOOP, _LIGHTNING), at="metrics.py:9"),
     good("Joined first", _project('default=[], dist_reduce_fx="cat"')),

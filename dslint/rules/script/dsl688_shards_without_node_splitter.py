@@ -216,7 +216,7 @@ EXAMPLES = (
         {**_plain(", resampled=True"), "requirements.txt": "webdataset==0.2.86\n"},
     ),
     good("A release that divides the shards by itself", {**_plain(""), "requirements.txt": "webdataset==0.1.103\n"}),
-    good("Shards are dealt out", _plain(", nodesplitter=wds.split_by_node")),
+    good("Shards are distributed", _plain(", nodesplitter=wds.split_by_node")),
     good("Dealt out where there are several", {"train.py": _PLAIN, "shards.py": _IMPORTS + _READ % _CHOSEN}),
     good("Each process draws shards, and nobody states a release", {"train.py": _MODULE % (", resampled=True", 4)}),
     good("Nobody knows the arguments", {"train.py": _ACCELERATE % ", **args.options"}),

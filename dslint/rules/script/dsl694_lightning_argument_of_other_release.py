@@ -210,7 +210,7 @@ EXAMPLES = (
     good("new names", _project('devices=8, accelerator="gpu", strategy="ddp"', "==2.2.0")),
     good("a range that ends before", _project("gpus=8", ">=1.5,<2.0")),
     good(
-        "the version is asked for",
+        "the version is requested",
         _project("**({'devices': 8} if pl.__version__ >= '2' else {'gpus': 8})", "==2.2.0"),
     ),
 )

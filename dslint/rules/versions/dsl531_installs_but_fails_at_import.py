@@ -56,7 +56,7 @@ EXAMPLES = (
     good("two files for two environments", {
         "requirements.txt": "peft==0.21.2\n", "environment.yml": "dependencies:\n  - transformers=4.37.2\n", **_TRAIN,
     }),
-    good("the pin of one stands in another file", {
+    good("the pin of one is in another file", {
         "requirements.txt": "peft==0.21.2\n",
         "environment.yml": "dependencies:\n  - pip:\n    - transformers==4.37.2\n    - peft\n", **_TRAIN,
     }),
