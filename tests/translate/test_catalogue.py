@@ -112,6 +112,17 @@ def test_every_translation_has_the_placeholders_of_its_text() -> None:
     assert other == []
 
 
+def test_the_sections_of_pages_are_called_alike_and_keep_their_code() -> None:
+    rows = json.loads((ROOT / "dslint" / "translate" / "zh.json").read_text(encoding="utf-8"))
+    pages = {source: text for source, text in [*rows["whole"].items(), *rows["templates"]] if source.startswith("**")}
+    assert len(pages) > 150
+    names = {"What": "是什么", "Why it hurts": "有什么危害", "Fix": "如何修复", "When it stays quiet": "何时不报告"}
+    for source, text in pages.items():
+        title = source[2 : source.index(".**")]
+        assert text.startswith(f"**{names.get(title, title)}。** "), source
+        assert set(re.findall("`[^`]*`", text)) == set(re.findall("`[^`]*`", source))
+
+
 def test_a_translation_that_lacks_a_placeholder_is_refused(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from generate_translations import compiled\n"
