@@ -128,7 +128,8 @@ def main() -> int:
     known = Catalogue.of(compiled(PO)[0])
     unknown: dict[str, str] = {}
     for code, text in asked(given.codes, given.pages):
-        if left_in_english(known(text)):
+        # A page has paragraphs of few words between much code.
+        if left_in_english(known(text)) or (given.pages and not known.knows(text)):
             unknown.setdefault(text, code)
     if given.missing:
         for text, code in unknown.items():

@@ -13,6 +13,10 @@ _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 _DEEPEST = 3
 # Between two sentences, or two statements of one.
 _BOUNDARY = re.compile(r"(?<=[.?!]) (?=[A-Z`])|(?<=;) ")
+# What a value and the text beside it end and begin with.
+_MIXED = re.compile(r"[\u4e00-\u9fff]\|[A-Za-z0-9`]|[A-Za-z0-9`]\|[\u4e00-\u9fff]")
+_MARK = r"[\u3000-\u303f\uff00-\uffef]"
+_WIDE = re.compile(rf"[\u4e00-\u9fff]\|[\u4e00-\u9fff]|{_MARK}\|.|.\|{_MARK}")
 _ENDS = {".": "。", ";": "；", "?": "？", "!": "！"}
 
 
@@ -20,20 +24,23 @@ _ENDS = {".": "。", ";": "；", "?": "？", "!": "！"}
 class Template:
     """A text with placeholders in English and in the other language.
 
-    ``key`` is the longest piece of the English text that never changes: a text without it is another one.
+    ``key`` is the longest piece of the English text that never changes: a text without it is another one. ``code``
+    are the placeholders between backticks: what stands there is somebody's code, and stays as it is.
     """
 
     english: str
     other: str
     key: str
     weight: int
+    code: frozenset[str]
     _pattern: re.Pattern[str] | None = None
 
     @classmethod
     def of(cls, english: str, other: str) -> Template:
         """Return the template of an entry."""
         pieces = _PLACEHOLDER.split(english)[::2]
-        return cls(english, other, max(pieces, key=len), sum(map(len, pieces)))
+        code = (match[1] for match in _PLACEHOLDER.finditer(english) if english[: match.start()].count("`") % 2)
+        return cls(english, other, max(pieces, key=len), sum(map(len, pieces)), frozenset(code))
 
     def values(self, text: str) -> dict[str, str] | None:
         """Return what stands at the placeholders of a text; ``None`` where it is another text."""
@@ -46,7 +53,22 @@ class Template:
 
     def filled(self, values: dict[str, str]) -> str:
         """Return the text of the other language around the values."""
-        return _PLACEHOLDER.sub(lambda match: values[match[1]], self.other)
+        text, *rest = _PLACEHOLDER.split(self.other)
+        for name, piece in zip(rest[::2], rest[1::2], strict=True):
+            # Code of somebody is framed by backticks, which are no letters of the sentence.
+            join = "".join if text.count("`") % 2 else _spaced
+            text = join((join((text, values[name])), piece))
+        return text
+
+
+def _spaced(parts: tuple[str, str]) -> str:
+    """Two parts with a space between Chinese and Latin letters, and none between Chinese ones or at their marks."""
+    before, after = parts
+    left, right = before.removesuffix(" "), after.removeprefix(" ")
+    edges = left[-1:] + "|" + right[:1]
+    if (left, right) == (before, after):
+        return f"{left} {right}" if _MIXED.fullmatch(edges) else left + right
+    return left + right if _WIDE.fullmatch(edges) else before + after
 
 
 def _regex(english: str) -> str:
@@ -109,7 +131,9 @@ class Catalogue:
         for template in (*(self.phrases if depth else ()), *self.templates):
             values = template.values(text)
             if values is not None:
-                return template.filled({name: self._value(value, depth) for name, value in values.items()})
+                return template.filled(
+                    {n: value if n in template.code else self._value(value, depth) for n, value in values.items()}
+                )
         return self._sentences(text, depth)
 
     def _sentences(self, text: str, depth: int) -> str | None:

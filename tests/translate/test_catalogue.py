@@ -52,6 +52,39 @@ def test_a_part_is_translated_where_it_is_known_and_only_as_a_part() -> None:
     assert catalogue("key of the config") == "key of the config"
 
 
+def test_code_between_backticks_stays_as_it_is() -> None:
+    catalogue = made(
+        templates=[["`{0}` gives {1}", "`{0}` 给出 {1}"]],
+        phrases=[["{0}, {1}", "{0}、{1}"], ["{0} or {1}", "{0} 或 {1}"]],
+    )
+    assert catalogue("`range(rank, n, world)` gives one, two") == "`range(rank, n, world)` 给出 one、two"
+    assert catalogue("`a or b` gives `a or b`") == "`a or b` 给出 `a or b`"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("must be a number, but rank 0 has it", "必须是数字，但 rank 0 有"),
+        ("must be 0, but some ranks have it", "必须是 0，但部分 rank 有"),
+        ("must be 1 (its default), but some ranks have it", "必须是 1（默认值），但部分 rank 有"),
+        ("write `a` now", "现在写 `a`"),
+        ("write a number now", "现在写数字"),
+        ("`参数` is read", "读取 `参数`"),
+    ],
+)
+def test_a_space_stands_between_chinese_and_latin_letters_only(text: str, expected: str) -> None:
+    catalogue = made(
+        templates=[
+            ["must be {0}, but {1}", "必须是 {0}，但{1}"],
+            ["write {0} now", "现在写{0}"],
+            ["`{0}` is read", "读取 `{0}`"],
+        ],
+        parts={"a number": "数字", "rank 0 has it": "rank 0 有", "some ranks have it": "部分 rank 有"},
+        phrases=[["{0} (its default)", "{0}（默认值）"]],
+    )
+    assert catalogue(text) == expected
+
+
 def test_a_placeholder_that_comes_twice_is_one_text() -> None:
     catalogue = made(templates=[["{0} is set, but {0} is not read", "{0} 已设置但不会被读取"]])
     assert catalogue("a is set, but a is not read") == "a 已设置但不会被读取"
@@ -77,6 +110,17 @@ def test_every_translation_has_the_placeholders_of_its_text() -> None:
     assert len(pairs) > 20
     other = [source for source, text in pairs if set(PLACEHOLDER.findall(source)) != set(PLACEHOLDER.findall(text))]
     assert other == []
+
+
+def test_the_sections_of_pages_are_called_alike_and_keep_their_code() -> None:
+    rows = json.loads((ROOT / "dslint" / "translate" / "zh.json").read_text(encoding="utf-8"))
+    pages = {source: text for source, text in [*rows["whole"].items(), *rows["templates"]] if source.startswith("**")}
+    assert len(pages) > 150
+    names = {"What": "是什么", "Why it hurts": "有什么危害", "Fix": "如何修复", "When it stays quiet": "何时不报告"}
+    for source, text in pages.items():
+        title = source[2 : source.index(".**")]
+        assert text.startswith(f"**{names.get(title, title)}。** "), source
+        assert set(re.findall("`[^`]*`", text)) == set(re.findall("`[^`]*`", source))
 
 
 def test_a_translation_that_lacks_a_placeholder_is_refused(tmp_path: Path) -> None:
