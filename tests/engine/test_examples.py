@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median, quantiles
 from typing import NamedTuple
 
 import pytest
+from plain_words import old_words
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, SourceFile
@@ -44,6 +46,9 @@ def cases() -> Iterator[pytest.param]:
 
 
 CASES = list(cases())
+# What the examples that have run so far have said, for the test at the end.
+SAID: set[tuple[str, str]] = set()
+SEEN: set[int] = set()
 BAD = [case for case in CASES if case.values[0].example.at]
 GOOD = [case for case in CASES if not case.values[0].example.at]
 
@@ -84,6 +89,8 @@ def test_a_bad_example_is_reported_exactly_well_formed_in_every_format_and_fixed
     """One test, since all of it is said about one run."""
     result = checked(project, case)
     found = own(case, result)
+    SAID.update((case.code, finding.message) for finding in found)
+    SEEN.add(id(case.example))
     assert_reported_where_it_says(case, found)
     assert_well_formed(case, found)
     assert_every_format_prints(result.findings)
@@ -103,12 +110,14 @@ def assert_well_formed(case: Case, found: list[Finding]) -> None:
         assert finding.name == case.rule.meta.name
         assert finding.message
         assert not finding.message.rstrip().endswith(".")
+        assert len(finding.message) <= 180, finding.message
         assert finding.message.count("`") % 2 == 0
         assert finding.hint[:1] == finding.hint[:1].upper()
         for text in (finding.message, finding.hint, *(other.label for other in finding.related)):
             assert "\n" not in text
             assert text == text.strip()
             assert_counts_and_articles_agree(text)
+            assert old_words(text) == [], text
         assert all(other.label for other in finding.related), "the report would show a place without a word"
         for location in (finding.location, *finding.related):
             assert_exact(location, case.example)
@@ -181,3 +190,13 @@ def test_a_good_example_is_silent_under_all_rules(project: Path, case: Case) -> 
 @pytest.mark.parametrize("info", [info for info in all_rules() if info.fix != "none"], ids=lambda info: info.code)
 def test_a_rule_with_a_fix_shows_it_in_an_example(info: object) -> None:
     assert any(example.fixed for example in load_rule(info.code).examples)  # type: ignore[attr-defined]
+
+
+def test_headlines_of_all_examples_are_short() -> None:
+    """What is to be done belongs in the hint, and other places are related locations."""
+    if len(SEEN) < len(BAD):
+        pytest.skip("only some of the examples have run")
+    lengths = [len(message) for _, message in SAID]
+    assert len(lengths) > 1100
+    assert median(lengths) <= 110
+    assert quantiles(lengths, n=20)[18] <= 140

@@ -37,7 +37,7 @@ def _of_value(name: str, given: str) -> str:
     if name == "max_split_size_mb" and given.isdigit() and int(given) < _LEAST:
         return f"`{name}` is at least {_LEAST}"
     if name == "garbage_collection_threshold" and re.fullmatch(r"[\d.]+", given) and not 0 < float(given) < 1:
-        return f"`{name}` lies between 0 and 1"
+        return "it must be between 0 and 1"
     return ""
 
 

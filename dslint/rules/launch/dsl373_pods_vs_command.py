@@ -7,7 +7,7 @@ there are not enough slots. With too many the rest is left over, or each machine
 
 **Fix.** Take the number from the job: `--nnodes=$PET_NNODES`, `$SKYPILOT_NUM_NODES`, or write both alike.
 
-**When it stays quiet.** When one of the numbers is not known, for elastic jobs, when the command stands under a
+**When it stays quiet.** When one of the numbers is not known, for elastic jobs, when the command is under a
 condition, and for jobs of Kubernetes whose command names no number: their pods may be separate runs.
 
 **Evidence.** The documentation of JobSet, of Indexed Jobs, of the training operator and of SkyPilot. torch 2.13, run:

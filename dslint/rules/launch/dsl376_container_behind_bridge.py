@@ -7,7 +7,7 @@ an address such as `172.17.0.2`, which exists on every host.
 
 **Fix.** `docker run --network host ...`.
 
-**When it stays quiet.** For one node, with any `--network`, with a published port, and when options stand in a
+**When it stays quiet.** For one node, with any `--network`, with a published port, and when options are in a
 variable.
 
 **Evidence.** Docker's manual (bridge networks, published ports); NCCL's manual (`NCCL_SOCKET_IFNAME`).

@@ -2,16 +2,16 @@
 ... &`) and then ends, without `wait`.
 
 **Why it hurts.** The job is over when its script ends, and the queue kills all that the script has started: the
-training stops within seconds, often without a word in its log. `nohup` and `disown` do not help.
+training stops within seconds, often with nothing in its log. `nohup` and `disown` do not help.
 
 **Fix.** Leave the `&` out, or write `wait` as the last line.
 
-**When it stays quiet.** When anything behind the command waits, sleeps, reads a log or starts another program, when
-the command stands in a function, under a condition or in a loop with more behind it, and in scripts without
+**When it stays quiet.** When anything after the command waits, sleeps, reads a log or starts another program, when
+the command is in a function, under a condition or in a loop with more after it, and in scripts without
 directives.
 
 **Evidence.** Slurm's manual of `sbatch`: the job ends with its script, and the processes of its cgroup are killed.
-bash 5.2, run: the script ends while the command behind `&` goes on.
+bash 5.2, run: the script ends while the command before `&` goes on.
 """
 
 from __future__ import annotations

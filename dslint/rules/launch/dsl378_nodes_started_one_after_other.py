@@ -78,9 +78,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         told.add(command.location.span.start)
         yield META.finding(
             command.location,
-            "this node holds the script up while it waits for the others, which are only started behind it: all wait"
+            "this node holds the script up while it waits for the others, which only start after it: all wait"
             " until the rendezvous times out",
-            hint="Put `&` behind each `ssh`, and `wait` at the end",
+            hint="Put `&` after each `ssh`, and `wait` at the end",
             facts={"nodes": command.nodes.get()},
         )
 

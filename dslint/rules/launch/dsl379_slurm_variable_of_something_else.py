@@ -1,4 +1,4 @@
-"""**What.** A variable of Slurm stands for a number that it is not: `--node_rank $SLURM_LOCALID`, `--nproc_per_node
+"""**What.** A variable of Slurm is used for a number that it is not: `--node_rank $SLURM_LOCALID`, `--nproc_per_node
 $SLURM_NTASKS` or `$SLURM_NNODES`, `--nnodes $SLURM_JOB_ID`.
 
 **Why it hurts.** `SLURM_LOCALID` counts the tasks of one node: with one launcher a node it is 0 on every node, all

@@ -2,7 +2,7 @@
 itself (`mkdir -p logs`).
 
 **Why it hurts.** Slurm opens the file before the first line of the script runs. Where the folder does not exist yet,
-as in a fresh clone, the job fails at once: without output, and without a word about the reason.
+as in a fresh clone, the job fails at once: without output, and with no reason given.
 
 **Fix.** Make the folder before `sbatch` is called: keep it in the repository (`logs/.gitkeep`), or `mkdir -p logs &&
 sbatch job.sbatch`.

@@ -6,7 +6,7 @@ the script is busy with a command in the foreground.
 when the command in the foreground has ended: after the training, or not at all, for the job is killed first. The job
 is neither saved nor requeued.
 
-**Fix.** `#SBATCH --signal=B:USR1@120`, the command with `&` behind it, and `wait`: that is interrupted by a signal.
+**Fix.** `#SBATCH --signal=B:USR1@120`, the command with `&` after it, and `wait`: that is interrupted by a signal.
 
 **When it stays quiet.** For traps of other signals, and when the script waits for a command in the background.
 
@@ -93,7 +93,7 @@ def _in_foreground(doc: LaunchDoc, trap: Location, name: str) -> Iterator[Findin
     yield META.finding(
         last.location,
         f"bash runs its trap for {name} only when this command has ended: it comes too late",
-        hint="Put `&` behind the command, and `wait` on the next line",
+        hint="Put `&` after the command, and `wait` on the next line",
         related=(trap,),
         severity=Severity.INFO if doc.in_docs else None,
     )
