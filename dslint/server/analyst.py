@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 DEBOUNCE = 0.03
 # Seconds without a change before what takes long is done, when all else is told.
 _REST = 0.15
+# Seconds without a change before what looks have left behind is collected.
+_TIDY = 2.0
 # Seconds after which changes no longer end a look: who types all the time is to see something, too.
 _PATIENCE = 1.5
 # A folder with fewer candidates than this is looked at at once, without a process for its first look.
@@ -47,6 +50,7 @@ class Analyst:
         self._number = 0
         self._looked = 0
         self._is_over = False
+        self._is_untidy = False
         self._roots = list(roots)
         self._wishes, self._raw = wishes, raw
         self._folders: dict[str, Folder] = {}
@@ -120,7 +124,10 @@ class Analyst:
             while not self._is_over:
                 is_idle = self._wanted is None or self._wanted.number == self._looked
                 if is_idle and not self._is_waiting():
-                    self._wake.wait()
+                    # Interpretations leave circles behind, at which Python looks seldom: who waits can afford it.
+                    if not self._wake.wait(_TIDY if self._is_untidy else None):
+                        gc.collect()
+                        self._is_untidy = False
                     continue
                 rest = self._since + DEBOUNCE - time.monotonic() if not is_idle else 0.2
                 if rest > 0:
@@ -131,6 +138,7 @@ class Analyst:
                         continue
                 assert self._wanted is not None
                 self._looked = self._wanted.number
+                self._is_untidy = True
                 return self._wanted
             return None
 
