@@ -227,6 +227,7 @@ def _report(
     result: Result, settings: Settings, flags: dict[str, Any], texts: dict[str, str], to_stderr: bool = False
 ) -> int:
     from dslint import report
+    from dslint.report.gathered import gathered
     from dslint.report.options import ReportOptions, terminal_width, use_color
     from dslint.report.sources import FileSources
     from dslint.report.view import view_of
@@ -240,7 +241,8 @@ def _report(
         suppressed=tuple(result.suppressed),
     )
     is_counted = bool(flags.get("statistics"))
-    view = view_of(result.findings, output_format, settings.min_severity, settings.fail_on, is_counted)
+    told = gathered(result.findings)
+    view = view_of(told, output_format, settings.min_severity, settings.fail_on, is_counted)
     render = (report.statistics_renderer if is_counted else report.renderer)(output_format)
     text = render(view.shown, FileSources(texts), options)
     if to_stderr:
