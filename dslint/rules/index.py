@@ -5798,6 +5798,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL690",
+        name="replicas-begin-apart",
+        kind="script",
+        severity="warning",
+        summary="gradients are averaged by hand, and each rank has drawn first weights of its own",
+        module="dslint.rules.script.dsl690_replicas_begin_apart",
+        markers=(
+            "\\ball_?reduce|\\breduce",
+            "grad",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL691",
         name="generations-do-not-fill-batch",
         kind="script",
