@@ -5720,6 +5720,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL684",
+        name="compiled-names-in-plain-model",
+        kind="script",
+        severity="warning",
+        summary="a checkpoint of a compiled model is loaded into a plain one, whose names have no `_orig_mod.`",
+        module="dslint.rules.script.dsl684_compiled_names_in_plain_model",
+        markers=(
+            "\\bcompile\\(",
+            "state_dict\\(\\)",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL685",
         name="several-backwards-before-step",
         kind="script",
