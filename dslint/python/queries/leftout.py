@@ -252,8 +252,10 @@ class LeftOuts:
 
 def _is_decided(node: ast.If | ast.IfExp, use: ast.AST) -> bool:
     """Return whether a test, or the end of the function in one of its arms, keeps a node from some calls."""
-    leaves = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return)
-    return _is_in_arm(node, use) or (leaves and use.lineno > node.body[-1].lineno)  # type: ignore[attr-defined]
+    if _is_in_arm(node, use):
+        return True
+    last = node.body[-1] if isinstance(node, ast.If) else None
+    return isinstance(last, ast.Return) and getattr(use, "lineno", 0) > last.lineno
 
 
 def _is_step(call: Call) -> bool:
