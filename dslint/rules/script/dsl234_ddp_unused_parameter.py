@@ -307,16 +307,7 @@ EXAMPLES = (
         at="train.py:20 warning",
         world_size=2,
     ),
-    good(
-        "one step with both parts, or accelerate looks for them",
-        {
-            "both.py": _ACCELERATE % (' + net(x, "critic").mean()', ""),
-            "told.py": (_ACCELERATE % ("", _CRITIC))
-            .replace("Accelerator()", "Accelerator(kwargs_handlers=[Kwargs(find_unused_parameters=True)])")
-            .replace("import Accelerator", "import Accelerator, DistributedDataParallelKwargs as Kwargs"),
-        },
-        world_size=2,
-    ),
+    good("one step with both parts", {"train.py": _ACCELERATE % (' + net(x, "critic").mean()', "")}, world_size=2),
     bad("an output that no step reads", {"train.py": _DETECTOR % ("stem", "")}, at="train.py:30 warning"),
     bad("an output that is only printed", {"train.py": _PAIR % ""}, at="train.py:19 warning"),
     good(
