@@ -241,6 +241,7 @@ def _report(
 ) -> int:
     from dslint import report
     from dslint.engine.translations import joined_pages
+    from dslint.report.gathered import gathered
     from dslint.report.options import ReportOptions, terminal_width, use_color, use_links
     from dslint.report.sources import FileSources
     from dslint.report.view import language_for, view_of
@@ -261,7 +262,8 @@ def _report(
         translate=translate,
     )
     is_counted = bool(flags.get("statistics"))
-    view = view_of(result.findings, output_format, settings.min_severity, settings.fail_on, is_counted)
+    told = gathered(result.findings)
+    view = view_of(told, output_format, settings.min_severity, settings.fail_on, is_counted)
     render = (report.statistics_renderer if is_counted else report.renderer)(output_format)
     text = render(translated(view.shown, translate), FileSources(texts), options)
     if to_stderr:

@@ -62,6 +62,8 @@ class Finding:
     pointer: str | None = None
     # What an experiment needs to know of this finding: (name, value), values as JSON has them.
     facts: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+    # Where the file stands, if it is beside the work of the project ("a test"): the reason why this is a note.
+    aside: str = ""
 
     @property
     def confidence(self) -> Confidence:

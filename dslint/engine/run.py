@@ -16,6 +16,7 @@ from dslint.core.profile import stage_of
 from dslint.core.progress import tell
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
+from dslint.engine.asides import lowered
 from dslint.engine.discovery import discover, is_whole
 from dslint.engine.inputs import Inputs, add_config, embedded_configs, sort_files
 from dslint.engine.launchrules import LaunchJudge, run_rule
@@ -141,6 +142,8 @@ class Run:
         self.overrides = overrides
         # Nothing of the project is left out: what no file needs, nobody needs.
         self.is_whole = False
+        # What the user named.
+        self.asked: Sequence[str] = ()
         settings.use_project_rules()
         self.enabled = frozenset(r.code for r in all_rules() if settings.enabled(r.code))
         self.surroundings = surroundings or Surroundings(settings, overrides)
@@ -151,6 +154,7 @@ class Run:
 
     def check(self, paths: Sequence[str]) -> Result:
         """Judge files and folders."""
+        self.asked = paths
         with seldom_collected():
             return self._check(paths)
 
@@ -218,6 +222,8 @@ class Run:
             kept, known, gone = self._without_baseline(kept, given, problems)
             suppressed += known
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
+        if self.settings.lower_asides:
+            kept = list(lowered(kept, self.asked, given))
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, problems, inputs.files, gone, frozenset(given))
 

@@ -81,8 +81,14 @@ def summary_line(
     if left_out:
         lowest = min((finding.severity for finding in left_out), key=lambda severity: severity.rank)
         them = "it" if len(left_out) == 1 else "them"
-        sentences.append(f"{_counts(left_out)}; `--min-severity {lowest.value}` shows {them}.")
+        sentences.append(f"{_counts(left_out)}{_beside(left_out)}; `--min-severity {lowest.value}` shows {them}.")
     return " ".join(map(translate, sentences))
+
+
+def _beside(findings: Sequence[Finding]) -> str:
+    """How many are notes only because of where they stand."""
+    number = sum(bool(finding.aside) for finding in findings)
+    return f" ({number} in tests, archived folders, copies or notebooks)" if number else ""
 
 
 def _counts(findings: Sequence[Finding]) -> str:

@@ -44,6 +44,7 @@ def _finding(finding: Finding, sources: SourceReader, files: dict[str, SourceFil
         "related": [{**_place(other), "label": other.label} for other in finding.related],
         "fix": _fix(finding.fix, sources, files) if finding.fix else None,
         "pointer": finding.pointer,
+        "aside": finding.aside or None,
         "url": rule_url(finding.code) or None,
     }
 

@@ -78,6 +78,28 @@ def _class(outer: Value) -> str:
     return found if isinstance(found, str) else ""
 
 
+def prepared_ddp(run: RunQuery, event: Event) -> Instance | None:
+    """Return the one model that a call certainly wraps in a DDP which waits for a gradient of every parameter."""
+    if "prepares" not in event.tags or event.may or run.context.world_size.get_or(0) <= 1:
+        return None
+    maker = maker_of(run, event.receiver)
+    if maker is None or maker.arguments.keys() & _CHANGES_DDP or run.is_fsdp or run.stage is not None:
+        return None
+    models = {atom for value in _results(event) for atom in instances(value) if atom.cls == MODEL}
+    return models.pop() if len(models) == 1 else None
+
+
+# What may make an Accelerator wrap models in something else, or with arguments of its own.
+_CHANGES_DDP = frozenset(
+    {"kwargs_handlers", "deepspeed_plugin", "deepspeed_plugins", "fsdp_plugin", "megatron_lm_plugin", "torch_tp_plugin",
+     "parallelism_config", "dynamo_plugin"}
+)  # fmt: skip
+
+
+def _results(event: Event) -> list[Value]:
+    return [outer for _, outer in wrapped_by(event)]
+
+
 def earlier_prepares(found: Happening) -> Iterator[Event]:
     """Yield the calls that may have prepared something with the same Accelerator before a call."""
     event, tree = found.event, found.entry.tree

@@ -96,7 +96,7 @@ def freezing_before(found: Happening) -> Freezing:
 
 def frozen_at(run: RunQuery, wrap: Event) -> Frozen:
     """Return what is frozen when a model is wrapped; nothing where parameters are chosen by their names."""
-    found = next((f for f in run.occurrences("wraps-model", "trainer-train") if f.event is wrap), None)
+    found = next((f for f in run.occurrences("wraps-model", "trainer-train", "prepares") if f.event is wrap), None)
     freezing = freezing_before(found) if found is not None else Freezing()
     if freezing.chosen or found is None:
         return Frozen()

@@ -7,7 +7,6 @@ the code looks like: through helpers, fields, factories and other files of the p
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
+from dslint.core.testfiles import TEST_FILE
 from dslint.model.context import Context
 from dslint.python.events import Call, Event, Node, Seq, children, completed, events, walk
 from dslint.python.events import Context as Block
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from dslint.python.values import Value
     from dslint.rules.base import RuleMeta
     from dslint.rules.stages import Stages
-
-# What is run by pytest may expect the failure.
-_TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 
 
 @dataclass(slots=True)
@@ -259,7 +256,7 @@ class RunQuery:
         `assumptions` what the rule assumes besides.
         In a test the mistake of a training script is an information: a test may expect the failure.
         """
-        if _TEST.search(module.path):
+        if TEST_FILE.search(module.path):
             severity = Severity.INFO
         assumptions = (*assumptions, *from_bits(varies, origin), *with_origins(self.entries, same))
         place = module.location(node)

@@ -7,7 +7,6 @@ an expression holds and which ranks come to it by the interpreter, on the first 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import libcst as cst
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location, Span
+from dslint.core.testfiles import TEST_FILE
 from dslint.model.context import Context
 from dslint.parse.python import ScriptDoc
 from dslint.parse.tree import Loop, Tree
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 # A script for evaluation may have such a name, too.
-_TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 
 
 class ScriptContext:
@@ -46,7 +45,7 @@ class ScriptContext:
     @cached_property
     def is_test(self) -> bool:
         """The file is run by pytest or unittest: by its name and by what it defines."""
-        if _TEST.search(str(self.doc.path)) is None:
+        if TEST_FILE.search(str(self.doc.path)) is None:
             return False
         return any(f.name.value.startswith("test") for f in self.tree.every(cst.FunctionDef))
 

@@ -126,6 +126,14 @@ class Table:
         default="likely",
         metadata=_about("`certain`: without findings that rest on an assumption (docs/assumptions.md)."),
     )
+    lower_asides: bool = field(
+        default=True,
+        metadata=_about(
+            "Errors and warnings in tests, archived folders, copies of public packages and notebooks beside scripts "
+            "are notes.",
+            **_SWITCH,
+        ),
+    )
     exit_zero: bool = field(default=False, metadata=_about("Exit with 0 even when there are findings.", **_SWITCH))
     baseline: Path | None = field(
         default=None,

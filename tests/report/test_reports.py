@@ -303,6 +303,7 @@ def test_json_is_an_object_with_a_version_and_flat_findings() -> None:
             ],
         },
         "pointer": "/bf16/enabled",
+        "aside": None,
         "url": None,
     }
     assert (second["cell"], second["fix"], second["pointer"]) == (3, None, None)

@@ -179,7 +179,7 @@ class LeftOuts:
             return None
         runs = [event for event in events(self._tree) if self._is_run(event, layer)]
         if runs:
-            return self._in_some_steps(layer, call, bodies, runs)
+            return self._in_some_steps(layer, call, bodies, runs) or self._in_one_pass(layer, runs)
         tests = [self._closed(use, layer, bodies) for _, use in uses]
         return LeftOut(layer, call, tests[0]) if all(test is not None for test in tests) else None
 
@@ -222,6 +222,40 @@ class LeftOuts:
                 covered |= sides[0] | sides[1]
                 tests.append(test)
         return LeftOut(layer, call, tests[0], often=True) if all(id(run) in covered for run in runs) else None
+
+    def _in_one_pass(self, layer: Layer, runs: list[Event]) -> LeftOut | None:
+        """Return the layer where a forward pass with a backward pass of its own leaves it to another one."""
+        forward = next((n for n in layer.owner.node.body if getattr(n, "name", "") == "forward"), None)
+        tests = [
+            node.test
+            for node in (ast.walk(forward) if forward is not None else ())
+            if isinstance(node, ast.If | ast.IfExp) and any(_is_decided(node, run.node) for run in runs)
+        ]
+        for call in self._with_own_backward if tests else ():
+            parts = [event for body in self._calls[id(call.node)] for event in events(body)]
+            if not any(self._is_run(event, layer) for event in parts):
+                return LeftOut(layer, call, tests[-1], often=True)
+        return None
+
+    @cached_property
+    def _with_own_backward(self) -> list[Event]:
+        """Return the forward passes after which a backward pass comes, and before which another one has been."""
+        mine = {id(event) for event in self._forwards()} if self._made is not None else set()
+        steps = [event for event in events(self._tree) if id(event) in mine or "backward" in event.tags]
+        alone = []
+        for before, event, after in zip([None, *steps], steps, steps[1:], strict=False):
+            is_first = before is None or id(before) not in mine
+            if id(event) in mine and is_first and id(after) not in mine and not event.may:
+                alone.append(event)
+        return alone
+
+
+def _is_decided(node: ast.If | ast.IfExp, use: ast.AST) -> bool:
+    """Return whether a test, or the end of the function in one of its arms, keeps a node from some calls."""
+    if _is_in_arm(node, use):
+        return True
+    last = node.body[-1] if isinstance(node, ast.If) else None
+    return isinstance(last, ast.Return) and getattr(use, "lineno", 0) > last.lineno
 
 
 def _is_step(call: Call) -> bool:

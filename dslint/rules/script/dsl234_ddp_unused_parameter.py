@@ -3,7 +3,9 @@
 **What.** A model of the project is wrapped in `DistributedDataParallel` without `find_unused_parameters=True`, and has
 a layer that no method uses, one that `forward` uses only under a condition that the training calls never meet (`if
 images is not None:`, and no images are passed), one that some steps use and others do not (`epoch < warmup`), or one
-that gives an output of the model which no step reads (`logits, _ = model(x)`).
+that gives an output of the model which no step reads (`logits, _ = model(x)`), or one that only another forward pass
+with a backward pass of its own uses (`model(x, "actor")`, then `model(x, "critic")`). The same of a model that
+`accelerator.prepare` wraps, where the run has several processes and neither DeepSpeed nor FSDP.
 
 **Why it hurts.** DDP waits for the gradient of every parameter before a step is done. A parameter that got none makes
 the *next* forward raise `RuntimeError: Expected to have finished reduction in the prior iteration`. Where only some
@@ -31,6 +33,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Seq, events
 from dslint.python.queries.leftout import Layer, LeftOut, LeftOuts
 from dslint.python.values import Instance
+from dslint.rules.accelerators import prepared_ddp
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddps import plain_wrapper
 from dslint.rules.frozen import frozen_at
@@ -60,11 +63,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     seen: set[int] = set()
     for _, tree in run.trees():
-        wraps = [event for event in events(tree) if event.tags & {"wraps-model", "trainer-train"}]
+        wraps = [event for event in events(tree) if event.tags & {"wraps-model", "trainer-train", "prepares"}]
         if not wraps or not any(event.tags & {"backward", "trainer-train"} for event in events(tree)):
             continue
         for event in wraps:
-            made = plain_wrapper(run, event)
+            made = plain_wrapper(run, event) or prepared_ddp(run, event)
             again = any(other is not event and other.modules & event.modules for other in wraps)
             trains = made is not None or waits_for_all_gradients(run, event)
             if not trains or again or id(event.node) in seen:
@@ -268,7 +271,43 @@ def train(loader, device, lr):
         optimizer.step()
 """
 
+_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor = nn.Linear(4, 4)
+        self.critic = nn.Linear(4, 1)
+
+    def forward(self, x, task="actor"):
+        return self.actor(x) if task == "actor" else self.critic(x)
+
+
+def main():
+    accelerator = Accelerator()
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters())
+    net, optimizer = accelerator.prepare(net, optimizer)
+    for x in torch.load("rows.pt"):
+        accelerator.backward(net(x).mean()%s)
+%s
+"""
+_CRITIC = """\
+        accelerator.backward(net(x, "critic").mean())
+"""
+
 EXAMPLES = (
+    bad(
+        "two steps, each with its own part, under accelerate",
+        {"train.py": _ACCELERATE % ("", _CRITIC)},
+        at="train.py:20 warning",
+        world_size=2,
+    ),
+    good("one step with both parts", {"train.py": _ACCELERATE % (' + net(x, "critic").mean()', "")}, world_size=2),
     bad("an output that no step reads", {"train.py": _DETECTOR % ("stem", "")}, at="train.py:30 warning"),
     bad("an output that is only printed", {"train.py": _PAIR % ""}, at="train.py:19 warning"),
     good(

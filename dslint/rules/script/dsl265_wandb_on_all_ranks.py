@@ -6,9 +6,9 @@ the service answers late or refuses, while the other ranks wait in their next co
 **Fix.** `if rank == 0: wandb.init(...)`, or `mode="disabled"` on the others; the Hugging Face Trainer and
 `accelerator.init_trackers` do so by themselves.
 
-**When it stays quiet.** It is off unless selected: one run a rank may be wanted. With a test of the rank around the
-call or around every call of the function that holds it, with `group=` or `mode=`, in scripts of a Trainer, in files
-that join no job.
+**When it stays quiet.** With a test of the rank around the call or every call of the function that holds it, with
+`group=`, `mode=` or `name=` of the rank's own, which say that a run a rank is wanted; in scripts of a Trainer, in runs
+that train nothing, in files that join no job.
 
 **Evidence.** Documentation of Weights & Biases, "Log distributed training experiments": log from rank 0 only, or from
 all ranks with `group`.
@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import arrivals
 from dslint.rules.groups import called
@@ -29,12 +31,11 @@ META = RuleMeta(
     code="DSL265",
     name="wandb-on-all-ranks",
     kind="script",
-    severity=Severity.INFO,
+    severity=Severity.WARNING,
     summary="Every rank of the job starts a run of Weights & Biases",
     markers=(r"wandb",),
     references=("https://docs.wandb.ai/guides/track/log/distributed-training/",),
     depends_on_run=True,
-    optional=True,
     no_experiment="it takes an account and a network",
 )
 
@@ -48,9 +49,15 @@ def _has_trainer(text: str) -> bool:
     return _TRAINERS.search(text) is not None and _TRAINS.search(text) is not None
 
 
+def _has_own_name(event: Event) -> bool:
+    """Return whether each rank gives its run a name or a folder of its own: then a run a rank is wanted."""
+    own = (event.snapshot.get(name, (0, 0, frozenset()))[0] for name in ("name", "id", "job_type", "dir"))
+    return any(varies & (RANKED | LOST) for varies in own)
+
+
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire where nothing keeps the other ranks of the job away."""
-    if run.context.is_one_process and not run.has("spawns"):
+    if (run.context.is_one_process and not run.has("spawns")) or not run.has("backward"):
         return
     for arrival in arrivals(run, "starts-run"):
         event = arrival.event
@@ -60,7 +67,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):
             continue  # many make an `Accelerator` for its device or its log, in a program of one process
         given = {name for name, value in event.arguments.items() if value.constants != (None,)}
-        if event.open or given & {"group", "mode"}:
+        if event.open or given & {"group", "mode"} or _has_own_name(event):
             continue
         yield run.finding(
             META,
@@ -73,32 +80,38 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 _HEAD = "import torch.distributed as dist\nimport wandb\n\ndist.init_process_group('nccl')\n"
+_STEP = "\n\ndef train(model, loader):\n    for x in loader:\n        model(x).sum().backward()\n\n\ntrain(net, rows)\n"
 
 EXAMPLES = (
-    bad("on every rank", {"train.py": _HEAD + "wandb.init(project='x')\n"}, at="train.py:5 info"),
+    bad("on every rank", {"train.py": _HEAD + "wandb.init(project='x')\n" + _STEP}, at="train.py:5 warning"),
     bad(
         "in a function that every rank calls",
-        {"train.py": _HEAD + "\n\ndef log():\n    wandb.init(project='x')\n\n\nlog()\n"},
+        {"train.py": _HEAD + "\n\ndef log():\n    wandb.init(project='x')\n\n\nlog()\n" + _STEP},
         at="train.py:8",
     ),
     bad(
         "a helper of another file",
         {
             "train.py": "import torch.distributed as dist\n\nfrom logs import start\n\n"
-            "dist.init_process_group('nccl')\nstart('x')\n",
+            "dist.init_process_group('nccl')\nstart('x')\n" + _STEP,
             "logs.py": "from wandb import init as begin\n\n\ndef start(name):\n    begin(project=name)\n",
         },
         at="logs.py:5",
     ),
-    good("on rank 0", {"train.py": _HEAD + "if dist.get_rank() == 0:\n    wandb.init(project='x')\n"}),
+    good("on rank 0", {"train.py": _HEAD + "if dist.get_rank() == 0:\n    wandb.init(project='x')\n" + _STEP}),
     good(
         "in a function that rank 0 calls",
         {
             "train.py": _HEAD + "\n\ndef log():\n    wandb.init(project='x')\n\n\n"
-            "if dist.get_rank() == 0:\n    log()\n"
+            "if dist.get_rank() == 0:\n    log()\n" + _STEP
         },
     ),
-    good("a group of runs", {"train.py": _HEAD + "wandb.init(project='x', group='run-1')\n"}),
+    good("a group of runs", {"train.py": _HEAD + "wandb.init(project='x', group='run-1')\n" + _STEP}),
+    good(
+        "a name for each run",
+        {"train.py": _HEAD + "wandb.init(project='x', name=f'a-{dist.get_rank()}')\n" + _STEP},
+    ),
+    good("nothing is trained", {"serve.py": _HEAD + "wandb.init(project='x')\n"}),
     good("no job", {"train.py": "import wandb\n\nwandb.init(project='x')\n"}),
     good(
         "a trainer",
