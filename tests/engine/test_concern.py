@@ -108,7 +108,10 @@ def doc_of(text: str) -> LaunchDoc:
     ("text", "codes"),
     [
         ("python tools/convert.py --input a --output b\n", ["DSL305"]),
-        ("torchrun --nproc_per_node 8 train.py \\\n  --lr 1e-5 \\\n  --bf16 True\n", ["DSL305", "DSL308", "DSL369"]),
+        (
+            "torchrun --nproc_per_node 8 train.py \\\n  --lr 1e-5 \\\n  --bf16 True\n",
+            ["DSL305", "DSL308", "DSL369", "DSL386"],
+        ),
         ("bash scripts/train.sh\nls -l\n", []),
     ],
 )

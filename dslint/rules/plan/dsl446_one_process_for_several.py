@@ -150,8 +150,7 @@ EXAMPLES = (
     bad("Lightning in a job of one task", {"job.sh": _JOB % (1, 4, "python train.py"), "train.py": _LIGHTNING % 4},
         "job.sh:6 warning"),
     bad("--ntasks, and an option of the script", {
-        "job.sh": "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks=1\n#SBATCH --gres=gpu:4\n\n"
-        "python train.py --gpus 4",
+        "job.sh": "#!/bin/bash\n#SBATCH --ntasks=1\n#SBATCH --gres=gpu:4\n\n\npython train.py --gpus 4",
         "train.py": _OPTION,
     }, "job.sh:6 warning"),
     bad("one of four GPUs", {"job.sh": _JOB % (1, "a100:4", "python -u train.py"), "train.py": _ACCELERATE},
