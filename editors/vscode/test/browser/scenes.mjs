@@ -67,7 +67,16 @@ const squiggle = (page) => page.waitForSelector('.squiggly-warning', { timeout: 
 
 /** Choose a code action by its title, with keys: the widget takes the mouse only once it has moved. */
 async function choose(page, text) {
-  await page.waitForSelector(`.action-widget .monaco-list-row:has-text("${text}")`);
+  const row = page.locator(`.action-widget .monaco-list-row:has-text("${text}")`);
+  // Where the server is still reading, there are none at first.
+  await until(page, async () => {
+    if ((await row.count()) === 0) {
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('Control+.');
+      await page.waitForTimeout(2_000);
+    }
+    return (await row.count()) > 0;
+  });
   for (let count = 0; count < 20; count += 1) {
     const focused = page.locator('.action-widget .monaco-list-row.focused');
     if ((await focused.count()) > 0 && (await focused.innerText()).includes(text)) {
