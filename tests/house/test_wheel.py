@@ -135,7 +135,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_steps_of_the_image_give_a_program_that_works(tmp_path: Path, project: Path) -> None:
+def test_the_steps_of_the_image_give_a_program_that_works(tmp_path: Path) -> None:
     """There is no Docker here: what the Dockerfile copies and runs is copied and run beside an empty environment."""
     text = (ROOT / "Dockerfile").read_text()
     build, install_root = tmp_path / "build", tmp_path / "install"
@@ -152,9 +152,12 @@ def test_the_steps_of_the_image_give_a_program_that_works(tmp_path: Path, projec
     install(tmp_path / "venv/bin/pip", *step.replace("/install", str(install_root)).split(), cwd=build)
     (packages,) = install_root.glob("lib/python*/site-packages")
     (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.M)
+    # Beside and not around what was built: it would be checked, too.
+    (tmp_path / "project/.git").mkdir(parents=True)
+    (tmp_path / "project/train.py").write_text(SCRIPT)
     command = [str(install_root / "bin" / json.loads(entry)[0]), "--output-format", "concise"]
     environment = {**clean_environment(), "PYTHONPATH": str(packages), "DSLINT_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path / "project", env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert "train.py:5:5: DSL201 " in done.stdout
 
