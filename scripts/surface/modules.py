@@ -16,6 +16,8 @@ from surface.dynamic import listed_names, strings_of
 CLOSED, STUB, OPEN = 0, 1, 2
 
 
+# What lazy packages call the table of their modules and names; the second one is huggingface_hub's.
+_STRUCTURES = ("_import_structure", "_SUBMOD_ATTRS")
 # Functions of transformers 5 that register an alias of a module.
 _ALIASING = {"_create_tokenization_alias", "_create_module_alias"}
 
@@ -122,7 +124,17 @@ class Reader:
         again = self.stub and node.name in self.module.names
         sig = None if again or _overloaded(node) else signatures.of_function(node)
         self.bind(node.name, Entry("f", sig=sig))
-        self._uses([*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)], conditions)
+        self._uses(self._evaluated(node), conditions)
+
+    def _evaluated(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterable[ast.expr]:
+        """What of a function runs where it is defined: decorators, defaults, and annotations unless they are texts."""
+        arguments = node.args
+        yield from (*node.decorator_list, *arguments.defaults, *filter(None, arguments.kw_defaults))
+        if not self.module.future:
+            every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+            yield from (each.annotation for each in every if each is not None and each.annotation is not None)
+            if node.returns is not None:
+                yield node.returns
 
     _asyncfunctiondef = _functiondef
 
@@ -131,6 +143,11 @@ class Reader:
         cls.unlisted |= self.stub
         self.bind(node.name, Entry("c", cls=cls))
         self._uses([*node.bases, *node.decorator_list], conditions)
+        for inner in node.body if not self.stub else ():
+            if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._uses(self._evaluated(inner), conditions)
+            elif isinstance(inner, (ast.Assign, ast.AnnAssign)) and inner.value is not None:
+                self._uses([inner.value], conditions)
 
     def _assign(self, node: ast.Assign, conditions: tuple[str, ...]) -> None:
         self._uses([node.value], conditions)
@@ -140,6 +157,8 @@ class Reader:
             self._target(target, node.value)
 
     def _annassign(self, node: ast.AnnAssign, conditions: tuple[str, ...]) -> None:
+        if node.value is not None:
+            self._uses([node.value], conditions)
         if node.value is not None or self.stub:
             self._target(node.target, node.value)
 
@@ -163,7 +182,7 @@ class Reader:
             self.module.listed = strings_of(value, self.literals)
         elif name == "_LEGACY_MODULE_ALIASES" and isinstance(value, ast.Dict):
             self.module.legacy.update({ast.literal_eval(k): ast.literal_eval(v) for k, v in _pairs(value)})
-        elif name == "_import_structure" and isinstance(value, ast.Dict):
+        elif name in _STRUCTURES and isinstance(value, ast.Dict):
             self.module.lazy = dict(self._structure(value))
         texts = strings_of(value, self.literals) if value is not None else None
         if texts is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dslint.model.standing.presence import is_there
 from dslint.model.surface import Need, surface
 from dslint.model.versions.known import package_of
+from dslint.model.versions.minimums import available_from
 from dslint.model.versions.ranges import contains
 from dslint.model.versions.solve import choose
 
@@ -34,7 +35,7 @@ def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = No
             continue
         for need in found.needs_at_import(_read(package, installed[library]), (module or {}).get(library, "")):
             other = packages.get(need.library)
-            if other is None or other == library or not _holds(need, installed, packages):
+            if other is None or other == library or not _holds(need, package, installed, packages):
                 continue
             theirs = surface(need.library)
             if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
@@ -69,16 +70,21 @@ def _read(package: str, release: str) -> str:
     return read_as(found.releases, release) if found is not None else release
 
 
-def _holds(need: Need, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:
+def _holds(need: Need, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:
     """Whether all conditions of a need are known to hold."""
-    return all(_condition(condition, installed, packages) is True for condition in need.conditions)
+    return all(_condition(condition, package, installed, packages) is True for condition in need.conditions)
 
 
-def _condition(condition: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool | None:
+def _condition(
+    condition: str, package: str, installed: Mapping[str, str], packages: Mapping[str, str]
+) -> bool | None:
     """``transformers>=4.38``, ``available:peft``, either with ``!`` in front; ``None`` where nobody knows."""
     plain = condition.removeprefix("!")
+    found: bool | None
     if plain.startswith("available:"):
-        found = True if plain.partition(":")[2] in packages else None
+        other = plain.partition(":")[2]
+        asked = available_from(package, installed[packages[package]], other)
+        found = contains(asked, installed[packages[other]]) if other in packages else None
     elif plain.startswith("if:"):
         found = None
     else:

@@ -1,6 +1,7 @@
-"""**What.** A requirements file (with what it includes by `-r` and `-c`), `pyproject.toml`, `setup.cfg` or `Pipfile`
-asks for releases that cannot be installed together: one requires of another what the file excludes, or two require of
-a third what excludes each other.
+"""**What.** A requirements file (with what it includes by `-r` and `-c`, and the constraints that a command gives it),
+`pyproject.toml` or `setup.cfg` (alone, and with each extra and group), `setup.py`, `Pipfile`, or one `pip install`
+command asks for releases that cannot be installed together: one requires of another what the file excludes, or two
+require of a third what excludes each other. `torchvision` requires exactly one `torch`, `vllm` and `xformers` as well.
 
 **Why it hurts.** pip, uv and poetry stop: `ResolutionImpossible: these package versions have conflicting
 dependencies`. In an image this shows after the build has pulled gigabytes; people then install with `--no-deps`, and
@@ -10,7 +11,7 @@ the import fails on the cluster.
 together.
 
 **When it stays quiet.** A library comes from git, a commit or a folder; an extra or another system decides; the
-metadata of a release are not known; `uv` overrides are stated; the file is a lock. It speaks only of what the metadata
+metadata of a release are not known; `uv` overrides are stated; the file is a lock; `--no-deps` installs it. It speaks only of what the metadata
 prove, so that silence is no promise.
 
 **Evidence.** `Requires-Dist` of the released wheels (`schemas/required.json`); pip 23.2.1 on Python 3.11 refused every
@@ -19,7 +20,9 @@ bad example (`pip install --dry-run`), and resolved real pins on which the rule 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
@@ -63,6 +66,35 @@ EXAMPLES = (
         "pyproject.toml": '[project]\nname = "x"\nversion = "1"\n'
         'dependencies = [\n  "transformers>=4.40",\n  "transformers<4.36",\n]\n', **_TRAIN,
     }, "pyproject.toml:6 error"),
+    bad("torchvision requires one torch", {
+        "requirements.txt": "torch==2.1.2\ntransformers\ntorchvision==0.17.2\n", **_TRAIN,
+    }, "requirements.txt:1 error"),
+    bad("a pin of numpy that the release of another library excludes", {
+        "requirements.txt": "accelerate==0.32.1\nnumpy==2.1.0\n", **_TRAIN,
+    }, "requirements.txt:1 error"),
+    bad("an extra", {
+        "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.3.1"]\n'
+        '[project.optional-dependencies]\nfast = [\n  "vllm==0.6.3",\n]\n', **_TRAIN,
+    }, "pyproject.toml:4 error"),
+    bad("install_requires", {
+        "setup.py": "from setuptools import setup\n\nsetup(\n    name='x',\n"
+        "    install_requires=['transformers==4.28.1', 'trl==0.12.0'],\n)\n", **_TRAIN,
+    }, "setup.py:5 error"),
+    bad("one command of a Dockerfile", {
+        "Dockerfile": "FROM python:3.10\nRUN pip install torch==2.1.0 torchvision==0.15.2\n", **_TRAIN,
+    }, "Dockerfile:2 error"),
+    bad("constraints that a command gives", {
+        "requirements.txt": "peft==0.10.0\naccelerate\n", "constraints.txt": "accelerate==0.20.3\n",
+        "Dockerfile": "FROM python:3.10\nCOPY . .\nRUN pip install -r requirements.txt -c constraints.txt\n", **_TRAIN,
+    }, "requirements.txt:1 error"),
+    good("two extras for two uses", {
+        "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["transformers"]\n'
+        '[project.optional-dependencies]\nold = ["torch==2.3.1"]\nfast = ["vllm==0.6.3"]\n', **_TRAIN,
+    }),
+    good("two commands, of which the second one changes what the first has installed", {
+        "Dockerfile": "FROM python:3.10\nRUN pip install torch==2.1.0\nRUN pip install --no-deps torchvision==0.15.2\n",
+        **_TRAIN,
+    }),
     good("pins that go together", {
         "requirements.txt": "torch==2.1.2\ntransformers==4.37.2\ntokenizers==0.15.1\naccelerate==0.21.0\n", **_TRAIN,
     }),
@@ -81,9 +113,20 @@ EXAMPLES = (
 def check(doc: Requirements, context: Context) -> Iterator[Finding]:
     """Each file by itself: different files need not be installed together."""
     del context
+    python = doc.allowed.python.version
+    commands = [command[0] for file in doc.files if _RUNS.search(file.name) for command in _COMMAND.finditer(file.source.text)]
     for file in doc.files:
-        if _is_joint(file):
-            yield from _of_file(file, doc.allowed.python.version)
+        if _RUNS.search(file.name):
+            yield from _of_commands(file, python)
+        elif _is_joint(file) and not any("--no-dep" in command and file.name in command for command in commands):
+            with_it = _constraints(file, doc.files, commands)
+            base = [_joined(file.bounds, with_it, group) for group in ("", *_groups(file))]
+            yield from next(filter(None, (list(_of_bounds(bounds, python)) for bounds in base)), ())
+
+
+_RUNS = re.compile(r"dockerfile|\.(sh|md)$", re.I)
+_COMMAND = re.compile(r"\binstall\b(?:\\\r?\n|[^\n;&|])*")
+_GIVEN = re.compile(r"(?:-c|--constraint)[ =]*[\"']?(?:\S*/)?([\w.-]+)")
 
 
 def _is_joint(file: StatedFile) -> bool:
@@ -91,13 +134,52 @@ def _is_joint(file: StatedFile) -> bool:
     name = file.name
     if name.startswith("constraints"):
         return False
-    if name.endswith((".txt", ".in")) or name in ("setup.cfg", "pipfile"):
+    if name.endswith((".txt", ".in")) or name in ("setup.cfg", "setup.py", "pipfile"):
         return True
     return name == "pyproject.toml" and "override-dependencies" not in file.source.text
 
 
-def _of_file(file: StatedFile, python: str) -> Iterator[Finding]:
-    held = {name: found for name, bounds in file.bounds.items() if (found := holding(bounds, python))}
+def _constraints(file: StatedFile, files: tuple[StatedFile, ...], commands: list[str]) -> list[StatedFile]:
+    """The files that a command gives as constraints where it installs this one."""
+    given = {
+        name.lower()
+        for command in commands
+        if re.search(rf"(?:-r|--requirement)[ =]*[\"']?(?:\S*/)?{re.escape(file.name)}", command, re.I)
+        for name in _GIVEN.findall(command)
+    }
+    return [other for other in files if other.name in given and other is not file]
+
+
+def _groups(file: StatedFile) -> list[str]:
+    """The extras and groups of a file; what is among the others of a setup.py may never be installed together."""
+    groups = {bound.group: None for bounds in file.bounds.values() for bound in bounds}
+    return [group for group in groups if group.startswith(("extra ", "group "))]
+
+
+def _joined(own: Mapping[str, tuple[Bound, ...]], others: list[StatedFile], group: str) -> dict[str, list[Bound]]:
+    """What holds together: the certain lines, those of one group, and constraints on what these name."""
+    found: dict[str, list[Bound]] = {}
+    for name, bounds in own.items():
+        kept = [b if not b.group else replace(b, is_certain=True) for b in bounds if b.group in ("", group)]
+        if kept:
+            found[name] = kept
+    for other in others:
+        for name, bounds in other.bounds.items():
+            found.setdefault(name, []).extend(bounds)
+    return found
+
+
+def _of_commands(file: StatedFile, python: str) -> Iterator[Finding]:
+    """Each command that installs several things at once; of a text no more than a warning."""
+    groups = dict.fromkeys(bound.group for bounds in file.bounds.values() for bound in bounds if bound.group)
+    for group in groups:
+        held = {name: [b for b in bounds if b.group == group] for name, bounds in file.bounds.items()}
+        for finding in _of_bounds({name: bounds for name, bounds in held.items() if bounds}, python):
+            yield replace(finding, severity=Severity.WARNING) if file.name.endswith(".md") else finding
+
+
+def _of_bounds(stated: Mapping[str, Sequence[Bound]], python: str) -> Iterator[Finding]:
+    held = {name: found for name, bounds in stated.items() if (found := holding(bounds, python))}
     held.pop("python", None)
     for name, bounds in held.items():
         pair = _excluding(name, bounds)
@@ -129,14 +211,14 @@ def _excluding(name: str, bounds: list[Bound]) -> tuple[Location, Location] | No
 
 
 def _told(found: NoSolution, held: dict[str, list[Bound]]) -> Iterator[Finding]:
-    place = _place(held, found.library)
+    place = next(filter(None, (_place(held, n) for n in (found.library, found.clash.owner, found.clash.other))), None)
     if place is None:
         return
     clash, other = found.clash, found.clash.other if found.clash.other != found.library else found.clash.owner
     names = [other, *(name for before in found.before for name in (before.owner, before.other))]
     related = [
         where.labelled(_label(name, clash)) for name in dict.fromkeys(names)
-        if name != found.library and (where := _place(held, name)) is not None
+        if (where := _place(held, name)) is not None and where != place
     ]  # fmt: skip
     yield META.finding(place, _message(found), hint=_hint(clash), related=tuple(related))
 
