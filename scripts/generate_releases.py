@@ -34,10 +34,11 @@ LIBRARIES: tuple[str, ...] = (
 )  # fmt: skip
 # What stands beside them in requirements, and is bound to releases of them.
 BESIDE = (
-    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels", "liger-kernel",
-    "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow", "protobuf", "pyarrow", "pydantic",
-    "safetensors", "sentence-transformers", "setfit", "setuptools", "timm", "tokenizers", "torchaudio", "torchdata",
-    "torchmetrics", "torchtext", "torchvision", "triton", "unsloth", "unsloth-zoo", "vllm", "xformers",
+    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
+    "liger-kernel", "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow",
+    "protobuf", "pyarrow", "pydantic", "safetensors", "sentence-transformers", "setfit", "setuptools", "timm",
+    "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
+    "unsloth-zoo", "vllm", "xformers",
 )  # fmt: skip
 # Nobody trains with releases before this day any more.
 OLDEST = "2022-01-01"
@@ -89,7 +90,9 @@ class Required:
             if found is None or found[0].is_prerelease or str(found[0]) in known:
                 continue
             oldest = OLDEST_BESIDE if library in _OF_ONE_TORCH else OLDEST
-            if file["upload-time"] >= oldest and (file["filename"].endswith(".tar.gz") if library in SDISTS else _is_wheel(file)):
+            if file["upload-time"] >= oldest and (
+                file["filename"].endswith(".tar.gz") if library in SDISTS else _is_wheel(file)
+            ):
                 asked.setdefault(str(found[0]), file["url"])
         ask = _of_sdist if library in SDISTS else _required
         with ThreadPoolExecutor(4) as pool:

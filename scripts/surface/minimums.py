@@ -1,7 +1,7 @@
 """Which releases of other libraries the code of a release asks for while it runs, where its metadata need not say so.
 
-``is_accelerate_available`` of transformers is true from a release of accelerate on, and `TrainingArguments` raises where
-it is not; `require_version`, `dep_version_check` and tests of a release that end in `raise` ask likewise.
+``is_accelerate_available`` of transformers is true from a release of accelerate on, and `TrainingArguments` raises
+where it is not; `require_version`, `dep_version_check` and tests of a release that end in `raise` ask likewise.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _FOLLOWED = {
     *PROJECTS, "kernels", "liger_kernel", "numpy", "optimum", "PIL", "protobuf", "setuptools", "timm", "torchao",
     "torchaudio", "vllm", "xformers", "flash_attn",
 }  # fmt: skip
-# How a place asks, the library, the range, the function; `available` is the function that tells, `asks` one that raises,
-# `may ask` one that raises under a condition that says nothing about releases.
+# How a place asks, the library, the range, the function; `available` is the function that tells, `asks` one that
+# raises, `may ask` one that raises under a condition that says nothing about releases.
 Row = tuple[str, str, str, str]
 
 
@@ -57,7 +57,7 @@ def minimums(library: str, path: str) -> list[Row]:
                 lines[name] = [at for at, line in enumerate(text.splitlines(), 1) if _ENDS.search(line)]
     constants = dict(_constants(trees))
     deps = dict(_table(trees.get(f"{library}.dependency_versions_table")))
-    available = {}
+    available: dict[str, tuple[str, str]] = {}
     for name, tree in trees.items():
         for other, range_ in _availability(tree, constants):
             available.setdefault(other, (range_, name))
@@ -76,9 +76,20 @@ def _constants(trees: dict[str, ast.Module]) -> Iterator[tuple[str, str]]:
         for node in tree.body:
             value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
             text = next((n.value for n in ast.walk(value) if isinstance(n, ast.Constant)), None) if value else None
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if value and isinstance(node, ast.AnnAssign) else []
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if value and isinstance(node, ast.AnnAssign)
+                else []
+            )
             for target in targets:
-                if isinstance(target, ast.Name) and target.id.isupper() and isinstance(text, str) and _RELEASE.match(text):
+                if (
+                    isinstance(target, ast.Name)
+                    and target.id.isupper()
+                    and isinstance(text, str)
+                    and _RELEASE.match(text)
+                ):
                     found.setdefault(target.id, set()).add(text)
     for name, texts in found.items():
         if len(texts) == 1:
@@ -148,7 +159,11 @@ def _returned(node: ast.FunctionDef, constants: dict[str, str], other: str) -> s
         # In a function about one library every release is one of it, and a test of a flag says nothing about it.
         for part in inner.value.values if isinstance(inner.value, ast.BoolOp) else [inner.value]:
             if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.GtE) and "ersion" in ast.unparse(part):
-                numbers = [n.value for n in ast.walk(_Filled(constants).visit(part.comparators[0])) if isinstance(n, ast.Constant)]
+                numbers = [
+                    n.value
+                    for n in ast.walk(_Filled(constants).visit(part.comparators[0]))
+                    if isinstance(n, ast.Constant)
+                ]
                 if len(numbers) == 1 and _about(part.left, other):
                     return str(numbers[0])
     return None
@@ -156,7 +171,11 @@ def _returned(node: ast.FunctionDef, constants: dict[str, str], other: str) -> s
 
 def _about(left: ast.expr, other: str) -> bool:
     """The release that is compared may be that of a library."""
-    names = {n.value if isinstance(n, ast.Constant) else n.id for n in ast.walk(left) if isinstance(n, (ast.Name, ast.Constant))}
+    names = {
+        n.value if isinstance(n, ast.Constant) else n.id
+        for n in ast.walk(left)
+        if isinstance(n, (ast.Name, ast.Constant))
+    }
     own = {str(name).strip("_").replace("_version", "") for name in names} - {"version", "parse", "importlib", "parsed"}
     return not own or bool(own & {other, "package", *(k for k, v in _PACKAGES.items() if v == other)})
 
@@ -223,6 +242,10 @@ def _places(
         elif isinstance(node, ast.Raise):
             yield where, conditions, None
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            name = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else getattr(node.value.func, "id", "")
+            name = (
+                node.value.func.attr
+                if isinstance(node.value.func, ast.Attribute)
+                else getattr(node.value.func, "id", "")
+            )
             if name in ("require_version", "require_version_core", "dep_version_check"):
                 yield where, conditions, node.value

@@ -15,10 +15,9 @@ from surface.dynamic import listed_names, strings_of
 # How much of a module's names is known: all, all that stubs list (its names come from C), some.
 CLOSED, STUB, OPEN = 0, 1, 2
 
-
 # What lazy packages call the table of their modules and names; the second one is huggingface_hub's.
 _STRUCTURES = ("_import_structure", "_SUBMOD_ATTRS")
-# Functions of transformers 5 that register an alias of a module.
+# Functions of transformers 5 that register an alias.
 _ALIASING = {"_create_tokenization_alias", "_create_module_alias"}
 
 
@@ -122,19 +121,9 @@ class Reader:
             self._module_getattr(node)
             return
         again = self.stub and node.name in self.module.names
-        sig = None if again or _overloaded(node) else signatures.of_function(node)
+        sig = None if again or signatures.is_overloaded(node) else signatures.of_function(node)
         self.bind(node.name, Entry("f", sig=sig))
-        self._uses(self._evaluated(node), conditions)
-
-    def _evaluated(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterable[ast.expr]:
-        """What of a function runs where it is defined: decorators, defaults, and annotations unless they are texts."""
-        arguments = node.args
-        yield from (*node.decorator_list, *arguments.defaults, *filter(None, arguments.kw_defaults))
-        if not self.module.future:
-            every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-            yield from (each.annotation for each in every if each is not None and each.annotation is not None)
-            if node.returns is not None:
-                yield node.returns
+        self._uses(signatures.evaluated(node, self.module.future), conditions)
 
     _asyncfunctiondef = _functiondef
 
@@ -145,7 +134,7 @@ class Reader:
         self._uses([*node.bases, *node.decorator_list], conditions)
         for inner in node.body if not self.stub else ():
             if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._uses(self._evaluated(inner), conditions)
+                self._uses(signatures.evaluated(inner, self.module.future), conditions)
             elif isinstance(inner, (ast.Assign, ast.AnnAssign)) and inner.value is not None:
                 self._uses([inner.value], conditions)
 
@@ -399,10 +388,6 @@ def _probe(body: list[ast.stmt]) -> tuple[str, ...] | None:
     if len(body) == 1 and isinstance(body[0], ast.If) and isinstance(body[0].body[-1], ast.Raise):
         return guards.negated(guards.of_test(body[0].test))
     return None
-
-
-def _overloaded(node: ast.FunctionDef) -> bool:
-    return any(signatures.last_name(each) == "overload" for each in node.decorator_list)
 
 
 def _dotted(node: ast.expr | None) -> str:

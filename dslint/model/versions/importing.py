@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
+from dslint.core.schemafiles import load_file
 from dslint.model.standing.presence import is_there
 from dslint.model.surface import Need, surface
 from dslint.model.versions.known import package_of
@@ -14,12 +16,16 @@ from dslint.model.versions.solve import choose
 
 
 class Failure(NamedTuple):
-    """``library`` cannot be imported: its ``module`` needs ``dotted``, which ``lacking`` has not in its release."""
+    """``library`` cannot be imported: its ``module`` needs ``dotted``, which ``lacking`` has not in its release.
+
+    ``why`` says it where no name tells (``schemas/clashes.json``).
+    """
 
     library: str
     module: str
     dotted: str
     lacking: str
+    why: str = ""
 
 
 def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = None) -> Iterator[Failure]:
@@ -30,6 +36,10 @@ def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = No
     """
     packages = {package_of(name): name for name in installed}
     for package, library in packages.items():
+        clash = next(_clashes(package, installed, packages), None)
+        if clash is not None:
+            yield clash
+            continue
         found = surface(package)
         if found is None:
             continue
@@ -41,6 +51,22 @@ def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = No
             if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
                 yield Failure(library, need.module, need.dotted, other)
                 break
+
+
+def _clashes(package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> Iterator[Failure]:
+    """The rows of what was seen to fail that a release meets."""
+    for row in _seen():
+        other = packages.get(row["other"])
+        if row["library"] != package or other is None or (row["beside"] and row["beside"] not in packages):
+            continue
+        if contains(row["releases"], installed[packages[package]]) and contains(row["others"], installed[other]):
+            yield Failure(packages[package], row["module"], row["module"], other, row["what"])
+
+
+@cache
+def _seen() -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = load_file("clashes.json")["clashes"]
+    return rows
 
 
 # How often a release that cannot be imported is left for another one.
@@ -75,9 +101,7 @@ def _holds(need: Need, package: str, installed: Mapping[str, str], packages: Map
     return all(_condition(condition, package, installed, packages) is True for condition in need.conditions)
 
 
-def _condition(
-    condition: str, package: str, installed: Mapping[str, str], packages: Mapping[str, str]
-) -> bool | None:
+def _condition(condition: str, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool | None:
     """``transformers>=4.38``, ``available:peft``, either with ``!`` in front; ``None`` where nobody knows."""
     plain = condition.removeprefix("!")
     found: bool | None

@@ -12,9 +12,7 @@ from dslint.core.source import SourceFile, Span
 from dslint.model.versions.pythons import base_image, created
 from dslint.model.versions.requirements import FOLLOWED, PYTHON, REQUIRED, Statement, library_name, requirement
 
-_NAMES = "|".join(
-    (*(re.sub("-", "[-_]", name) for name in (*FOLLOWED, *REQUIRED)), PYTHON, "pytorch-gpu", "pytorch")
-)
+_NAMES = "|".join((*(re.sub("-", "[-_]", name) for name in (*FOLLOWED, *REQUIRED)), PYTHON, "pytorch-gpu", "pytorch"))
 
 
 def pyproject(source: SourceFile) -> Iterator[Statement]:

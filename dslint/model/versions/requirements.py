@@ -17,10 +17,11 @@ LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmen
 # Followed as well, with all their releases; and what these require of others, which a project may pin.
 FOLLOWED = (*LIBRARIES, "peft", "datasets", "bitsandbytes", "diffusers", "pytorch-lightning")
 REQUIRED = (
-    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels", "liger-kernel",
-    "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow", "protobuf", "pyarrow", "pydantic",
-    "safetensors", "sentence-transformers", "setfit", "setuptools", "timm", "tokenizers", "torchaudio", "torchdata",
-    "torchmetrics", "torchtext", "torchvision", "triton", "unsloth", "unsloth-zoo", "vllm", "xformers",
+    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
+    "liger-kernel", "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow",
+    "protobuf", "pyarrow", "pydantic", "safetensors", "sentence-transformers", "setfit", "setuptools", "timm",
+    "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
+    "unsloth-zoo", "vllm", "xformers",
 )  # fmt: skip
 PYTHON = "python"
 _KNOWN = frozenset((*FOLLOWED, *REQUIRED, PYTHON))

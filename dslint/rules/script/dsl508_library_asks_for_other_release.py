@@ -1,20 +1,20 @@
 """A call asks a library for what it does only beside newer releases of another one, and an older one is pinned.
 
-**What.** transformers 5 takes `bitsandbytes` below 0.46.1 as absent, and a 4-bit `BitsAndBytesConfig` raises; since 4.41
-`TrainingArguments` raises beside an `accelerate` below 0.21, later below 0.26 and 1.1. The code says so, and the metadata
-do not: pip installs the pair.
+**What.** transformers 5 takes `bitsandbytes` below 0.46.1 as absent, and a 4-bit `BitsAndBytesConfig` raises; since
+4.41 `TrainingArguments` raises beside an `accelerate` below 0.21, later below 0.26 and 1.1. The code says so, and the
+metadata do not: pip installs the pair.
 
-**Why it hurts.** `ImportError: ... requires accelerate>=1.1.0` on every rank, when the arguments are made or the model is
-loaded, after the queue and the download. The message tells people to install what they have.
+**Why it hurts.** `ImportError: ... requires accelerate>=1.1.0` on every rank, when the arguments are made or the model
+is loaded, after the queue and the download. The message tells people to install what they have.
 
 **Fix.** Pin the other library at the release that the message names, or an older release of the library that asks.
 
 **When it stays quiet.** No file states both; a release of one of the two is not known; the place asks under a condition
-that the call does not show; the release that asks was not read. Two pins are an error; where a fresh install chooses one
-of them, it is a warning.
+that the call does not show; the release that asks was not read. Two pins are an error; where a fresh install chooses
+one of them, it is a warning.
 
-**Evidence.** What the sources of each release compare (`schemas/minimums.json`, `scripts/surface/minimums.py`); pairs that
-were installed and called stand in `tests/fixtures/pairs_installed.toml`.
+**Evidence.** What the sources of each release compare (`schemas/minimums.json`, `scripts/surface/minimums.py`); pairs
+that were installed and called stand in `tests/fixtures/pairs_installed.toml`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,10 @@ EXAMPLES = (
     ),
     bad(
         "A quantized model beside an old bitsandbytes",
-        {"requirements.txt": "transformers==5.10.2\nbitsandbytes==0.45.5\naccelerate==1.15.0\n", "train.py": _QUANTIZED},
+        {
+            "requirements.txt": "transformers==5.10.2\nbitsandbytes==0.45.5\naccelerate==1.15.0\n",
+            "train.py": _QUANTIZED,
+        },
         "train.py:3 error",
     ),
     bad(

@@ -1,7 +1,8 @@
 """An import of a script loads a module of a library that needs what the pinned release of another library lacks.
 
-**What.** `from transformers import AutoModelForTokenClassification` with transformers 5.10 loads `modeling_utils`, which
-reads `torch.float8_e8m0fnu`; torch 2.6 has none. `import transformers` alone works, and the metadata allow the pair.
+**What.** `from transformers import AutoModelForTokenClassification` with transformers 5.10 loads `modeling_utils`,
+which reads `torch.float8_e8m0fnu`; torch 2.6 has none. `import transformers` alone works, and the metadata allow the
+pair.
 
 **Why it hurts.** pip installs both. The job starts on every rank and stops with `ModuleNotFoundError: Could not import
 module ...`, which names neither of the two.
@@ -12,8 +13,8 @@ module ...`, which names neither of the two.
 stands before it that cannot be decided. What fails with any import of the library is DSL531's. Two pins are an error;
 where a fresh install chooses one of them, it is a warning.
 
-**Evidence.** What the modules of each release import and read while they are imported (`schemas/surface`); pairs that were
-installed and imported stand in `tests/fixtures/pairs_installed.toml`.
+**Evidence.** What the modules of each release import and read while they are imported (`schemas/surface`); pairs that
+were installed and imported stand in `tests/fixtures/pairs_installed.toml`.
 """
 
 from __future__ import annotations

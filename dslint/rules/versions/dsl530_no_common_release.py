@@ -1,18 +1,19 @@
 """**What.** A requirements file (with what it includes by `-r` and `-c`, and the constraints that a command gives it),
 `pyproject.toml` or `setup.cfg` (alone, and with each extra and group), `setup.py`, `Pipfile`, or one `pip install`
 command asks for releases that cannot be installed together: one requires of another what the file excludes, or two
-require of a third what excludes each other. `torchvision` requires exactly one `torch`, `vllm` and `xformers` as well.
+require of a third what excludes each other. `torchvision` requires exactly one `torch`, `vllm` and `xformers` as
+well.
 
-**Why it hurts.** pip, uv and poetry stop: `ResolutionImpossible: these package versions have conflicting
-dependencies`. In an image this shows after the build has pulled gigabytes; people then install with `--no-deps`, and
-the import fails on the cluster.
+**Why it hurts.** pip, uv and poetry stop: `ResolutionImpossible: these package versions have conflicting dependencies`.
+In an image this shows after the build has pulled gigabytes; people then install with `--no-deps`, and the import fails
+on the cluster.
 
 **Fix.** Take one of the pins away or move it into the range that the message names. `dslint versions` shows what goes
 together.
 
 **When it stays quiet.** A library comes from git, a commit or a folder; an extra or another system decides; the
-metadata of a release are not known; `uv` overrides are stated; the file is a lock; `--no-deps` installs it. It speaks only of what the metadata
-prove, so that silence is no promise.
+metadata of a release are not known; `uv` overrides are stated; the file is a lock; `--no-deps` installs it. It speaks
+only of what the metadata prove, so that silence is no promise.
 
 **Evidence.** `Requires-Dist` of the released wheels (`schemas/required.json`); pip 23.2.1 on Python 3.11 refused every
 bad example (`pip install --dry-run`), and resolved real pins on which the rule is silent (`tests/model/test_solve.py`).
@@ -114,7 +115,9 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
     """Each file by itself: different files need not be installed together."""
     del context
     python = doc.allowed.python.version
-    commands = [command[0] for file in doc.files if _RUNS.search(file.name) for command in _COMMAND.finditer(file.source.text)]
+    commands = [
+        command[0] for file in doc.files if _RUNS.search(file.name) for command in _COMMAND.finditer(file.source.text)
+    ]
     for file in doc.files:
         if _RUNS.search(file.name):
             yield from _of_commands(file, python)

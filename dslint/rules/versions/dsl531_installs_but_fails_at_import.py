@@ -23,6 +23,8 @@ from collections.abc import Iterator, Mapping
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.standing.presence import first_missing
+from dslint.model.surface import surface
 from dslint.model.versions.allowed import Bound
 from dslint.model.versions.environment import Environment, environment
 from dslint.model.versions.importing import Failure, failures
@@ -49,6 +51,12 @@ EXAMPLES = (
     bad("a fresh install takes the newest peft", {
         "requirements.txt": "transformers==4.37.2\npeft\n", **_TRAIN,
     }, "requirements.txt:1 warning"),
+    bad("a library that no file names: a fresh install takes it", {
+        "requirements.txt": "diffusers==0.25.1\ntorch==2.1.2\n", "train.py": "import diffusers\n",
+    }, "requirements.txt:1 warning"),
+    bad("what no name tells, as it was seen", {
+        "requirements.txt": "deepspeed==0.8.3\npydantic==2.5.3\n", "train.py": "import deepspeed\n",
+    }, "requirements.txt:2 error"),
     good("releases of one time", {"requirements.txt": "transformers==4.37.2\npeft==0.10.0\n", **_TRAIN}),
     good("nothing is pinned", {"requirements.txt": "transformers\npeft\n", **_TRAIN}),
     good("two files for two environments", {
@@ -72,6 +80,8 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
         if _are_beside(doc, failure, found):
             yield _finding(doc, failure, found.pins, None)
     for failure in failures(found.fresh):
+        if failure.why and failure.lacking in found.implied:
+            continue  # what nobody follows may hold the other one back
         if failure.library not in told and failure.library not in found.implied and _are_beside(doc, failure, found):
             yield _finding(doc, failure, found.fresh, Severity.WARNING)
 
@@ -99,13 +109,22 @@ def _finding(doc: Requirements, failure: Failure, releases: Mapping[str, str], s
     return META.finding(
         first.origin,
         f"`{library}` {releases[library]} cannot be imported: {takes}`{lacking}` {releases[lacking]} has no"
-        f" `{failure.dotted.rpartition('.')[2]}`",
+        f" `{_missing(failure, releases[lacking])}`"
+        if not failure.why
+        else f"`{library}` {releases[library]} fails beside `{lacking}` {releases[lacking]}: {failure.why}",
         hint=f"Move the pin of `{library}` or of `{lacking}`; `dslint versions` names releases that go together"
         if other is not None
-        else f"Pin a `{lacking}` beside it that has `{failure.dotted}`, or take a newer `{library}`",
+        else f"Pin an older `{lacking}` beside it, or take a newer `{library}`",
         related=(other.origin.labelled(label),) if other is not None and other.origin is not None else (),
         severity=severity,
     )
+
+
+def _missing(failure: Failure, release: str) -> str:
+    """The name alone where its module is there, else the module."""
+    found = surface(failure.dotted.partition(".")[0])
+    part = first_missing(found, failure.dotted, release) if found is not None else ""
+    return part if part and part != failure.dotted else failure.dotted.rpartition(".")[2]
 
 
 def _bound(doc: Requirements, name: str) -> Bound | None:
