@@ -104,11 +104,14 @@ def _finding(doc: Requirements, failure: Failure, releases: Mapping[str, str], s
     first, other = (mine, theirs) if theirs is None or (mine.is_pin and not theirs.is_pin) else (theirs, mine)
     assert first.origin is not None
     library, lacking = failure.library, failure.lacking
-    takes = "" if severity is None else "a fresh install takes it, and "
+    # What is pinned stands; the other one of the two is what a fresh install takes.
+    is_theirs = severity is not None and doc.allowed.of(library).is_pin
+    takes = "" if severity is None else "a fresh install takes " if is_theirs else "a fresh install takes it, and "
+    has_no = "which has no" if is_theirs else "has no"
     label = f"{library if other is mine else lacking} {releases[library if other is mine else lacking]}"
     return META.finding(
         first.origin,
-        f"`{library}` {releases[library]} cannot be imported: {takes}`{lacking}` {releases[lacking]} has no"
+        f"`{library}` {releases[library]} cannot be imported: {takes}`{lacking}` {releases[lacking]}{',' * is_theirs} {has_no}"
         f" `{_missing(failure, releases[lacking])}`"
         if not failure.why
         else f"`{library}` {releases[library]} fails beside `{lacking}` {releases[lacking]}: {failure.why}",
