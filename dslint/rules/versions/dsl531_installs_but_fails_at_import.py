@@ -107,14 +107,13 @@ def _finding(doc: Requirements, failure: Failure, releases: Mapping[str, str], s
     # What is pinned stands; the other one of the two is what a fresh install takes.
     is_theirs = severity is not None and doc.allowed.of(library).is_pin
     takes = "" if severity is None else "a fresh install takes " if is_theirs else "a fresh install takes it, and "
-    has_no = "which has no" if is_theirs else "has no"
+    comma, has_no = (",", "which has no") if is_theirs else ("", "has no")
     label = f"{library if other is mine else lacking} {releases[library if other is mine else lacking]}"
+    beside = f"`{lacking}` {releases[lacking]}"
+    lacks = f"cannot be imported: {takes}{beside}{comma} {has_no} `{_missing(failure, releases[lacking])}`"
     return META.finding(
         first.origin,
-        f"`{library}` {releases[library]} cannot be imported: {takes}`{lacking}` {releases[lacking]}{',' * is_theirs} {has_no}"
-        f" `{_missing(failure, releases[lacking])}`"
-        if not failure.why
-        else f"`{library}` {releases[library]} fails beside `{lacking}` {releases[lacking]}: {failure.why}",
+        f"`{library}` {releases[library]} " + (f"fails beside {beside}: {failure.why}" if failure.why else lacks),
         hint=f"Move the pin of `{library}` or of `{lacking}`; `dslint versions` names releases that go together"
         if other is not None
         else f"Pin an older `{lacking}` beside it, or take a newer `{library}`",
