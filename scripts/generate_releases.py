@@ -4,16 +4,19 @@
     python scripts/generate_releases.py [LIBRARY ...]
 
 Needs the network and pip, by whose session the index is read: one page a library, and for each release that is new the
-metadata of one wheel, of which pip reads a part (as with ``--use-feature=fast-deps``). A row is the release, the
+metadata of one wheel, of which pip reads a part (as with ``--use-feature=fast-deps``); of DeepSpeed, which has no
+wheels, the text of the requirements that its setup.py reads. A row is the release, the
 day on which its first file was uploaded, its ``Requires-Python``, the Pythons that its Linux wheels are built for where
 nothing else can be installed (empty: any), and whether it is yanked. Pre-releases are left out: pip takes none unasked.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,12 +28,26 @@ from packaging.version import Version
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 TARGET = SCHEMAS / "releases.json"
 REQUIRED = SCHEMAS / "required.json"
-LIBRARIES = (
+LIBRARIES: tuple[str, ...] = (
     "accelerate", "bitsandbytes", "datasets", "deepspeed", "diffusers", "lightning", "mmengine", "peft",
     "pytorch-lightning", "torch", "transformers", "trl", "webdataset", "xtuner",
 )  # fmt: skip
+# What stands beside them in requirements, and is bound to releases of them.
+BESIDE = (
+    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
+    "liger-kernel", "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow",
+    "protobuf", "pyarrow", "pydantic", "safetensors", "sentence-transformers", "setfit", "setuptools", "timm",
+    "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
+    "unsloth-zoo", "vllm", "xformers",
+)  # fmt: skip
 # Nobody trains with releases before this day any more.
 OLDEST = "2022-01-01"
+# Of what stands beside the libraries nobody asks for earlier ones; pins on those say nothing.
+OLDEST_BESIDE = "2019-06-01"
+# Each of their releases requires one release of torch: old pins of both stand side by side.
+_OF_ONE_TORCH = frozenset(("torchaudio", "torchtext", "torchvision"))
+# Only as sdists: the file that their setup.py takes the requirements from.
+SDISTS = {"deepspeed": "requirements/requirements.txt"}
 INDEX = "https://pypi.org/simple/{}/"
 ACCEPT = {"Accept": "application/vnd.pypi.simple.v1+json"}
 
@@ -42,10 +59,10 @@ def main(libraries: list[str]) -> int:
     session = PipSession(retries=2)
     table: dict[str, Any] = json.loads(TARGET.read_text("utf-8")) if TARGET.is_file() else {}
     required = Required()
-    for library in libraries or LIBRARIES:
+    for library in libraries or (*LIBRARIES, *BESIDE):
         page = session.get(INDEX.format(library), headers=ACCEPT, timeout=60)
         page.raise_for_status()
-        table[library] = rows(page.json()["files"])
+        table[library] = rows(page.json()["files"], OLDEST_BESIDE if library in BESIDE else "")
         required.add(session, library, page.json()["files"])
         required.write()
     lines = (
@@ -70,12 +87,16 @@ class Required:
         asked: dict[str, str] = {}
         for file in files:
             found = _parsed(file["filename"])
-            if found is None or found[0].is_prerelease or str(found[0]) in known or not _is_wheel(file):
+            if found is None or found[0].is_prerelease or str(found[0]) in known:
                 continue
-            if file["upload-time"] >= OLDEST:
+            oldest = OLDEST_BESIDE if library in _OF_ONE_TORCH else OLDEST
+            if file["upload-time"] >= oldest and (
+                file["filename"].endswith(".tar.gz") if library in SDISTS else _is_wheel(file)
+            ):
                 asked.setdefault(str(found[0]), file["url"])
+        ask = _of_sdist if library in SDISTS else _required
         with ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(lambda url: _required(session, library, url), asked.values()))
+            answers = list(pool.map(lambda url: ask(session, library, url), asked.values()))
         for release, texts in zip(asked, answers, strict=True):
             known[release] = sorted({self._number(text) for text in texts})
 
@@ -103,18 +124,32 @@ def _required(session: Any, library: str, url: str) -> list[str]:
     """The requirements of a release that no extra adds, in one spelling."""
     from pip._internal.network.lazy_wheel import dist_from_wheel_url
 
-    found = dist_from_wheel_url(library, url, session).metadata.get_all("Requires-Dist") or []
+    return _spelled(dist_from_wheel_url(library, url, session).metadata.get_all("Requires-Dist") or [])
+
+
+def _of_sdist(session: Any, library: str, url: str) -> list[str]:
+    """The requirements of a release that is an sdist, from their text."""
+    answer = session.get(url, timeout=120)
+    answer.raise_for_status()
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        member = next((m for m in archive if m.name.partition("/")[2] == SDISTS[library]), None)
+        file = archive.extractfile(member) if member is not None else None
+        lines = file.read().decode().splitlines() if file is not None else []
+    return _spelled([line.partition("#")[0].strip() for line in lines if line.partition("#")[0].strip()])
+
+
+def _spelled(found: list[str]) -> list[str]:
     # `torch (>=1.9.*)` is refused today, and was read as `>=1.9`.
     plain = [re.sub(r"([<>]=?\s*\d+(?:\.\d+)*)\.\*", r"\1", text) for text in found]
     return [str(Requirement(text)) for text in plain if not re.search(r"\bextra\s*==", text)]
 
 
-def rows(files: list[dict[str, Any]]) -> list[list[Any]]:
-    """The releases of one library, oldest first."""
+def rows(files: list[dict[str, Any]], oldest: str = "") -> list[list[Any]]:
+    """The releases of one library from a day on, oldest first."""
     by_release: dict[Version, list[tuple[dict[str, Any], frozenset[str]]]] = {}
     for file in files:
         found = _parsed(file["filename"])
-        if found is not None and not found[0].is_prerelease:
+        if found is not None and not found[0].is_prerelease and file["upload-time"] >= oldest:
             by_release.setdefault(found[0], []).append((file, found[1]))
     return [_row(release, by_release[release]) for release in sorted(by_release)]
 

@@ -12,6 +12,7 @@ only what is new is downloaded. Nothing of a release is built, installed or run.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import gzip
 import hashlib
@@ -26,12 +27,14 @@ from surface import index, pack
 from surface.linked import linked
 from surface.merge import Names
 from surface.metadata import metadata
+from surface.minimums import minimums
 from surface.modules import Module
-from surface.needs import needs
+from surface.needs import APART, needs
 from surface.release import Release
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TARGET = os.path.join(_ROOT, "schemas", "surface")
+_MINIMUMS = os.path.join(_ROOT, "schemas", "minimums.json")
 _CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surface")
 
 # The steps after the reading.
@@ -54,7 +57,8 @@ def main() -> None:
         if not args.needs:
             _library(library, args)
     for library in libraries if args.needs else ():
-        _needs(library, args.cache)
+        if library not in index.NAMES_ONLY:
+            _needs(library, args.cache)
 
 
 def _add(library: str, version: str, cache: str) -> None:
@@ -97,7 +101,9 @@ def _listed(library: str, cache: str) -> list[index.Release]:
     if not os.path.exists(path):
         _list(library, cache, _committed(library) or index.wanted(library))
     with open(path) as file:
-        return [index.Release(**each) for each in json.load(file)]
+        listed = json.load(file)
+    fields = {field.name for field in dataclasses.fields(index.Release)}
+    return [index.Release(**{key: value for key, value in each.items() if key in fields}) for each in listed]
 
 
 def _list(library: str, cache: str, releases: list[index.Release]) -> None:
@@ -118,21 +124,43 @@ def _committed(library: str) -> list[index.Release]:
 
 
 def _needs(library: str, cache: str) -> None:
-    """Write which names of other libraries the import of this one needs, where not every release has them."""
+    """Write which names and releases of other libraries this one needs, where not every release has them."""
     # It reads the names that are written here, by the reader of this checkout.
     sys.path.insert(0, _ROOT)
     from surface import needed
 
     table: dict[str, dict[tuple[str, str, str], int]] = {}
-    for place, release in enumerate(_listed(library, cache)):
-        data, _ = _read(release, cache, {})
+    asked: dict[tuple[str, ...], int] = {}
+    releases = _listed(library, cache)
+    known: dict[str, Module] = {}
+    for place, release in reversed(list(enumerate(releases))):
+        data, known = _needed(release, cache, known)
         for entry, rows in data["needs"].items():
             found = table.setdefault(entry, {})
             for dotted, module, conditions in rows:
                 key = (dotted, module, " & ".join(conditions))
                 found[key] = found.get(key, 0) | 1 << place
+        for row in data["minimums"]:
+            asked[tuple(row)] = asked.get(tuple(row), 0) | 1 << place
     size = needed.write(os.path.join(_TARGET, f"{library}.needs"), library, table)
+    needed.write_minimums(_MINIMUMS, library, [release.version for release in releases], asked)
     print(f"{library}: needs, {size} bytes", file=sys.stderr)
+
+
+def _needed(release: index.Release, cache: str, known: dict[str, Module]) -> tuple[dict[str, Any], dict[str, Module]]:
+    """What a release needs of other libraries, and its modules by their texts."""
+    path = os.path.join(cache, "needed", release.library, f"{release.version}.{_code()}.json")
+    if os.path.exists(path):
+        with open(path) as file:
+            return json.load(file), known
+    texts = index.fetch(release, cache)
+    found = Release(release.library, texts, known, APART)
+    data = {"needs": needs(found), "minimums": minimums(release.library, texts)}
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".part", "w") as file:
+        json.dump(data, file)
+    os.replace(path + ".part", path)
+    return data, found.texts
 
 
 def _kept(release: index.Release, cache: str) -> str:
@@ -149,7 +177,7 @@ def _read(release: index.Release, cache: str, known: dict[str, Module]) -> tuple
     texts = index.fetch(release, cache)
     found = Release(release.library, texts, known)
     row = {**vars(release), **metadata(texts)}
-    data = {"release": row, "modules": linked(found), "needs": needs(found)}
+    data = {"release": row, "modules": linked(found)}
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with gzip.open(path + ".part", "wt", compresslevel=1) as file:
         json.dump(data, file)

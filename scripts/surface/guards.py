@@ -102,8 +102,12 @@ def _library(node: ast.expr) -> str | None:
         )
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
             return argument.value
-    match = _VERSION_OF.match(_last(node))
-    return match[1].lower() if match else None
+    for inner in ast.walk(node):
+        # `version.parse(_torch_version)`, `parsed_version` is that of nobody.
+        match = _VERSION_OF.match(_last(inner)) if isinstance(inner, (ast.Name, ast.Attribute)) else None
+        if match and match[1] not in ("parsed", "package", "min", "base", "current"):
+            return match[1].lower()
+    return None
 
 
 def _number(node: ast.expr) -> str | None:

@@ -15,7 +15,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urljoin
 
 from packaging.version import InvalidVersion, Version
@@ -37,7 +37,18 @@ PROJECTS = {
     "mmengine": "mmengine",
     "bitsandbytes": "bitsandbytes",
     "diffusers": "diffusers",
+    # What those import while they are imported themselves.
+    "huggingface_hub": "huggingface-hub",
+    "tokenizers": "tokenizers",
+    "safetensors": "safetensors",
+    "triton": "triton",
+    "torchvision": "torchvision",
+    "pyarrow": "pyarrow",
+    "pydantic": "pydantic",
+    "fsspec": "fsspec",
 }
+# Libraries of which only the names are read: nobody asks what they need.
+NAMES_ONLY = frozenset(("tokenizers", "safetensors", "triton", "torchvision", "pyarrow", "pydantic", "fsspec"))
 # Libraries of which every release is read: their patches change names, or they are small.
 EVERY_RELEASE = {
     "deepspeed": "0.7.0",
@@ -50,6 +61,8 @@ EVERY_RELEASE = {
 ALSO = {"torch": ("1.12.1",)}
 # Wheels whose Python files are the same on all systems are taken where they are small.
 _SMALL = ("none-any.whl", "macosx_11_0_arm64.whl", "macosx_14_0_arm64.whl", "win_arm64.whl")
+# Of wheels that are larger than this, only the parts with text are asked for.
+_LARGE = 20_000_000
 _TEXT = (".py", ".pyi", "/METADATA", "/PKG-INFO", "/entry_points.txt", "/requirements.txt")
 
 
@@ -63,6 +76,7 @@ class Release:
     url: str
     sha256: str
     uploaded: str
+    size: int = 0
 
 
 def wanted(library: str) -> list[Release]:
@@ -101,12 +115,14 @@ def _releases(library: str) -> Iterator[Release]:
         if version is not None and not file.get("yanked"):
             files.setdefault(version, []).append(file)
     for version, found in files.items():
-        file = min(found, key=_preference)
+        # The sdist of what is written in C or Rust has its Python elsewhere.
+        wheels = [each for each in found if each["filename"].endswith(".whl")] if library in NAMES_ONLY else []
+        file = min(wheels or found, key=_preference)
         if _preference(file)[0] == len(_SMALL) + 2:
             continue
         uploaded = min(str(each["upload-time"]) for each in found)[:10]
         digest = file["hashes"]["sha256"]
-        yield Release(library, version, file["filename"], file["url"], digest, uploaded)
+        yield Release(library, version, file["filename"], file["url"], digest, uploaded, file.get("size") or 0)
 
 
 def _index(project: str) -> dict[str, Any]:
@@ -149,34 +165,77 @@ def fetch(release: Release, cache: str) -> str:
     path = os.path.join(cache, "texts", release.library, release.version + ".zip")
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        content = _download(release)
-        found = hashlib.sha256(content).hexdigest()
-        if found != release.sha256:
-            raise SystemExit(f"{release.filename}: the index promises {release.sha256}, the file has {found}.")
         with zipfile.ZipFile(path + ".part", "w", zipfile.ZIP_DEFLATED) as packed:
-            for name, text in _texts(release.filename, content):
+            for name, text in _texts(release.filename, _opened(release)):
                 packed.writestr(name, text)
         os.replace(path + ".part", path)
     return path
 
 
+def _opened(release: Release) -> BinaryIO:
+    """The file of a release: as a whole with the hash that the index promises, of a large wheel what is read of it."""
+    if release.filename.endswith(".whl") and release.size > _LARGE:
+        return io.BufferedReader(Remote(_address(release), release.size), 1 << 20)
+    content = _download(release)
+    found = hashlib.sha256(content).hexdigest()
+    if found != release.sha256:
+        raise SystemExit(f"{release.filename}: the index promises {release.sha256}, the file has {found}.")
+    return io.BytesIO(content)
+
+
+def _address(release: Release) -> str:
+    return urljoin(f"{INDEX}{PROJECTS[release.library]}/", release.url)
+
+
 def _download(release: Release) -> bytes:
-    with urllib.request.urlopen(urljoin(f"{INDEX}{PROJECTS[release.library]}/", release.url)) as answer:
+    with urllib.request.urlopen(_address(release)) as answer:
         content: bytes = answer.read()
     return content
 
 
-def _texts(filename: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+class Remote(io.RawIOBase):
+    """A file on the index of which only the parts are loaded that are read."""
+
+    def __init__(self, address: str, size: int) -> None:
+        self.address, self.size, self.at = address, size, 0
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place."""
+        self.at = offset + (0, self.at, self.size)[whence]
+        return self.at
+
+    def readinto(self, buffer: Any) -> int:
+        """Load what fits from the place on."""
+        last = min(self.at + len(buffer), self.size) - 1
+        if last < self.at:
+            return 0
+        asked = urllib.request.Request(self.address, headers={"Range": f"bytes={self.at}-{last}"})
+        with urllib.request.urlopen(asked) as answer:
+            content: bytes = answer.read()
+        buffer[: len(content)] = content
+        self.at += len(content)
+        return len(content)
+
+
+def _texts(filename: str, content: BinaryIO) -> Iterator[tuple[str, bytes]]:
     """The files with text; of an sdist without the folder that all of it lies in."""
     if filename.endswith(".tar.gz"):
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        with tarfile.open(fileobj=content) as archive:
             for member in archive:
                 _, _, name = member.name.partition("/")
                 file = archive.extractfile(member) if member.isfile() and ("/" + name).endswith(_TEXT) else None
                 if file is not None:
                     yield name, file.read()
     else:
-        with zipfile.ZipFile(io.BytesIO(content)) as wheel:
+        with zipfile.ZipFile(content) as wheel:
             for name in wheel.namelist():
                 if name.endswith(_TEXT):
                     yield name, wheel.read(name)

@@ -15,8 +15,9 @@ from surface.dynamic import listed_names, strings_of
 # How much of a module's names is known: all, all that stubs list (its names come from C), some.
 CLOSED, STUB, OPEN = 0, 1, 2
 
-
-# Functions of transformers 5 that register an alias of a module.
+# What lazy packages call the table of their modules and names; the second one is huggingface_hub's.
+_STRUCTURES = ("_import_structure", "_SUBMOD_ATTRS")
+# Functions of transformers 5 that register an alias.
 _ALIASING = {"_create_tokenization_alias", "_create_module_alias"}
 
 
@@ -120,9 +121,9 @@ class Reader:
             self._module_getattr(node)
             return
         again = self.stub and node.name in self.module.names
-        sig = None if again or _overloaded(node) else signatures.of_function(node)
+        sig = None if again or signatures.is_overloaded(node) else signatures.of_function(node)
         self.bind(node.name, Entry("f", sig=sig))
-        self._uses([*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)], conditions)
+        self._uses(signatures.evaluated(node, self.module.future), conditions)
 
     _asyncfunctiondef = _functiondef
 
@@ -131,6 +132,11 @@ class Reader:
         cls.unlisted |= self.stub
         self.bind(node.name, Entry("c", cls=cls))
         self._uses([*node.bases, *node.decorator_list], conditions)
+        for inner in node.body if not self.stub else ():
+            if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._uses(signatures.evaluated(inner, self.module.future), conditions)
+            elif isinstance(inner, (ast.Assign, ast.AnnAssign)) and inner.value is not None:
+                self._uses([inner.value], conditions)
 
     def _assign(self, node: ast.Assign, conditions: tuple[str, ...]) -> None:
         self._uses([node.value], conditions)
@@ -140,6 +146,8 @@ class Reader:
             self._target(target, node.value)
 
     def _annassign(self, node: ast.AnnAssign, conditions: tuple[str, ...]) -> None:
+        if node.value is not None:
+            self._uses([node.value], conditions)
         if node.value is not None or self.stub:
             self._target(node.target, node.value)
 
@@ -163,7 +171,7 @@ class Reader:
             self.module.listed = strings_of(value, self.literals)
         elif name == "_LEGACY_MODULE_ALIASES" and isinstance(value, ast.Dict):
             self.module.legacy.update({ast.literal_eval(k): ast.literal_eval(v) for k, v in _pairs(value)})
-        elif name == "_import_structure" and isinstance(value, ast.Dict):
+        elif name in _STRUCTURES and isinstance(value, ast.Dict):
             self.module.lazy = dict(self._structure(value))
         texts = strings_of(value, self.literals) if value is not None else None
         if texts is not None:
@@ -380,10 +388,6 @@ def _probe(body: list[ast.stmt]) -> tuple[str, ...] | None:
     if len(body) == 1 and isinstance(body[0], ast.If) and isinstance(body[0].body[-1], ast.Raise):
         return guards.negated(guards.of_test(body[0].test))
     return None
-
-
-def _overloaded(node: ast.FunctionDef) -> bool:
-    return any(signatures.last_name(each) == "overload" for each in node.decorator_list)
 
 
 def _dotted(node: ast.expr | None) -> str:

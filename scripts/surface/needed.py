@@ -27,6 +27,38 @@ def write(path: str, library: str, table: dict[str, dict[tuple[str, str, str], i
     return len(content)
 
 
+def write_minimums(path: str, library: str, releases: list[str], asked: dict[tuple[str, ...], int]) -> None:
+    """Write which releases of others the code of a library asks for: each row with the releases that have it.
+
+    ``[since, until]``: from one release on and before the other, which is empty where the newest still asks.
+    """
+    try:
+        with open(path) as file:
+            table = json.load(file)
+    except FileNotFoundError:
+        table = {}
+    table[library] = [[*row, _runs(releases, bits)] for row, bits in sorted(asked.items())]
+    lines = [
+        f"{json.dumps(name)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for name, rows in sorted(table.items())
+    ]
+    with open(path, "w") as file:
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _runs(releases: list[str], bits: int) -> list[list[str]]:
+    """Where a row begins and ends, again and again."""
+    runs: list[list[str]] = []
+    was = False
+    for place, release in enumerate(releases):
+        now = bool(bits >> place & 1)
+        if now and not was:
+            runs.append([release, ""])
+        elif was and not now:
+            runs[-1][1] = release
+        was = now
+    return runs
+
+
 @functools.cache
 def _lacking(dotted: str) -> bool:
     """Some release of the other library lacks the name."""

@@ -13,6 +13,9 @@ from surface.release import Release
 # Modules of single models are no places where an import begins.
 _NO_ENTRY = re.compile(r"^(transformers\.models\.|diffusers\.(pipelines|models)\.\w+\.)|\.(test|tests|commands|cli)\b")
 
+# What no import of the rest loads: needs are read without it.
+APART = re.compile(r"^(transformers\.models\.(?!auto\b)\w+|diffusers\.(pipelines|models)\.\w+)\.|\.(tests?|commands)\.")
+
 Row = tuple[str, str, tuple[str, ...]]
 
 

@@ -37,7 +37,9 @@ MOVED_FOLDERS = {"deepspeed": {"op_builder/": "deepspeed/ops/op_builder/"}}
 class Release:
     """The modules of a release by their names, and the resolution of names in them."""
 
-    def __init__(self, library: str, path: str, known: dict[str, Module] | None = None) -> None:
+    def __init__(
+        self, library: str, path: str, known: dict[str, Module] | None = None, without: re.Pattern[str] | None = None
+    ) -> None:
         self.library = library
         # Modules by their text, of this release; those of the one before are taken where the text is the same.
         self.texts: dict[str, Module] = {}
@@ -45,6 +47,8 @@ class Release:
         self.aliases: dict[str, str] = {}
         with zipfile.ZipFile(path) as texts:
             for name, package, file, stub in sorted(_files(library, texts.namelist())):
+                if without is not None and without.search(name):
+                    continue
                 text = texts.read(file).decode("utf-8", "replace")
                 if _SHALLOW.search(name):
                     self.modules[name] = _shallow(name, package, text)

@@ -6,6 +6,7 @@ A default that is long or takes more than one line is written ``...``.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _LONG = 60
@@ -147,3 +148,19 @@ def _old_name(call: ast.Call) -> dict[str, str]:
     first = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else texts.get("old_name")
     new = texts.get("new_name")
     return {str(first): str(new or "")} if first else {}
+
+
+def evaluated(node: ast.FunctionDef | ast.AsyncFunctionDef, is_future: bool) -> Iterator[ast.expr]:
+    """What of a function runs where it is defined: decorators, defaults, and annotations unless they are texts."""
+    arguments = node.args
+    yield from (*node.decorator_list, *arguments.defaults, *filter(None, arguments.kw_defaults))
+    if not is_future:
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        yield from (each.annotation for each in every if each is not None and each.annotation is not None)
+        if node.returns is not None:
+            yield node.returns
+
+
+def is_overloaded(node: ast.FunctionDef) -> bool:
+    """A type checker alone reads this signature."""
+    return any(last_name(each) == "overload" for each in node.decorator_list)

@@ -21,6 +21,22 @@ ASKED_OF_PIP = [
     ("transformers==4.28.1\ntrl==0.12.0\n", False),
     ("peft==0.10.0\naccelerate\naccelerate==0.20.3\n", False),
     ("diffusers==0.38.0\naccelerate==0.23.0\ntransformers==4.38.0\npeft==0.5.0\n", True),
+    ("torch~=1.10.0\ntorchvision==0.8.2\n", False),
+    ("torch==2.1.2\ntorchvision==0.17.2\n", False),
+    ("torch==2.1.2\ntorchvision==0.16.2\ntorchaudio==2.1.2\n", True),
+    ("torch==2.3.1\nvllm==0.6.3\n", False),
+    ("torch==2.4.0\nxformers==0.0.28\n", False),
+    ("accelerate==0.32.1\nnumpy==2.1.0\n", False),
+    ("transformers==4.42.4\nnumpy==1.26.4\n", True),
+    ("torch==2.2.2\nxformers==0.0.25.post1\n", True),
+    ("trl==0.19.1\ntransformers==4.49.0\n", False),
+    ("peft==0.13.2\ntransformers==4.35.2\ntokenizers==0.19.1\n", False),
+    ("sentence-transformers==5.0.0\ntransformers==4.40.2\n", False),
+    ("lightning==2.5.0\ntorch==2.0.1\n", False),
+    ("torchmetrics==1.6.0\ntorch==1.13.1\n", False),
+    ("diffusers==0.35.2\nhuggingface-hub==0.20.3\n", False),
+    ("datasets==3.6.0\nfsspec==2025.7.0\n", False),
+    ("datasets==2.19.2\nfsspec==2024.3.1\nhuggingface-hub==0.23.0\n", True),
 ]
 
 

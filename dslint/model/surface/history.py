@@ -26,18 +26,29 @@ LIBRARIES = (
     "transformers",
     "trl",
 )
+# What those import while they are imported: their names are known for that alone.
+BESIDE = (
+    "fsspec",
+    "huggingface_hub",
+    "pyarrow",
+    "pydantic",
+    "safetensors",
+    "tokenizers",
+    "torchvision",
+    "triton",
+)
 
 
 def library_of(dotted: str) -> str | None:
     """The library that a dotted name belongs to, such as ``torch`` for ``torch._six.inf``."""
     first = dotted.partition(".")[0]
-    return first if first in LIBRARIES else None
+    return first if first in LIBRARIES or first in BESIDE else None
 
 
 @functools.cache
 def surface(library: str) -> Surface | None:
     """The history of a library, by the name that is imported; ``None`` when dslint has none."""
-    if library not in LIBRARIES:
+    if library not in LIBRARIES and library not in BESIDE:
         return None
     try:
         return Surface(library)

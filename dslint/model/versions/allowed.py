@@ -35,7 +35,7 @@ class Bound:
     ``specifier`` is PEP 440, empty where the library is named without a range. ``origin`` is ``None`` for a flag.
     ``stated_by`` is the file name or the flag. ``taken_from``: see ``Statement``. ``is_certain``: no extra and no
     marker decides that it holds. ``is_variant``: the file is one of several for different uses
-    (``requirements_flux.txt``, ``Dockerfile.rocm``).
+    (``requirements_flux.txt``, ``Dockerfile.rocm``). ``group``: see ``Statement``.
     """
 
     specifier: str
@@ -45,6 +45,7 @@ class Bound:
     is_certain: bool = True
     marker: str = ""
     is_variant: bool = False
+    group: str = ""
 
     @property
     def is_pin(self) -> bool:

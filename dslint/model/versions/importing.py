@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
+from dslint.core.schemafiles import load_file
 from dslint.model.standing.presence import is_there
 from dslint.model.surface import Need, surface
 from dslint.model.versions.known import package_of
+from dslint.model.versions.minimums import available_from
 from dslint.model.versions.ranges import contains
 from dslint.model.versions.solve import choose
 
 
 class Failure(NamedTuple):
-    """``library`` cannot be imported: its ``module`` needs ``dotted``, which ``lacking`` has not in its release."""
+    """``library`` cannot be imported: its ``module`` needs ``dotted``, which ``lacking`` has not in its release.
+
+    ``why`` says it where no name tells (``schemas/clashes.json``).
+    """
 
     library: str
     module: str
     dotted: str
     lacking: str
+    why: str = ""
 
 
 def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = None) -> Iterator[Failure]:
@@ -29,17 +36,37 @@ def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = No
     """
     packages = {package_of(name): name for name in installed}
     for package, library in packages.items():
+        clash = next(_clashes(package, installed, packages), None)
+        if clash is not None:
+            yield clash
+            continue
         found = surface(package)
         if found is None:
             continue
         for need in found.needs_at_import(_read(package, installed[library]), (module or {}).get(library, "")):
             other = packages.get(need.library)
-            if other is None or other == library or not _holds(need, installed, packages):
+            if other is None or other == library or not _holds(need, package, installed, packages):
                 continue
             theirs = surface(need.library)
             if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
                 yield Failure(library, need.module, need.dotted, other)
                 break
+
+
+def _clashes(package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> Iterator[Failure]:
+    """The rows of what was seen to fail that a release meets."""
+    for row in _seen():
+        other = packages.get(row["other"])
+        if row["library"] != package or other is None or (row["beside"] and row["beside"] not in packages):
+            continue
+        if contains(row["releases"], installed[packages[package]]) and contains(row["others"], installed[other]):
+            yield Failure(packages[package], row["module"], row["module"], other, row["what"])
+
+
+@cache
+def _seen() -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = load_file("clashes.json")["clashes"]
+    return rows
 
 
 # How often a release that cannot be imported is left for another one.
@@ -69,16 +96,19 @@ def _read(package: str, release: str) -> str:
     return read_as(found.releases, release) if found is not None else release
 
 
-def _holds(need: Need, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:
+def _holds(need: Need, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:
     """Whether all conditions of a need are known to hold."""
-    return all(_condition(condition, installed, packages) is True for condition in need.conditions)
+    return all(_condition(condition, package, installed, packages) is True for condition in need.conditions)
 
 
-def _condition(condition: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool | None:
+def _condition(condition: str, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool | None:
     """``transformers>=4.38``, ``available:peft``, either with ``!`` in front; ``None`` where nobody knows."""
     plain = condition.removeprefix("!")
+    found: bool | None
     if plain.startswith("available:"):
-        found = True if plain.partition(":")[2] in packages else None
+        other = plain.partition(":")[2]
+        asked = available_from(package, installed[packages[package]], other)
+        found = contains(asked, installed[packages[other]]) if other in packages else None
     elif plain.startswith("if:"):
         found = None
     else:

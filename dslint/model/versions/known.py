@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 from dslint.core.schemafiles import load_file
 
 # The distribution of a package, where it has another name.
-_DISTRIBUTIONS = {"pytorch_lightning": "pytorch-lightning"}
+_DISTRIBUTIONS = {
+    "pytorch_lightning": "pytorch-lightning", "huggingface_hub": "huggingface-hub", "PIL": "pillow",
+    "flash_attn": "flash-attn", "liger_kernel": "liger-kernel",
+}  # fmt: skip
 _PACKAGES = {distribution: package for package, distribution in _DISTRIBUTIONS.items()}
 # A late patch of each, which satisfies what asks for one of its patches.
 _PYTHONS = tuple(f"3.{minor}.20" for minor in range(6, 15))

@@ -12,7 +12,7 @@ from dslint.core.source import SourceFile, Span
 from dslint.model.versions.pythons import base_image, created
 from dslint.model.versions.requirements import FOLLOWED, PYTHON, REQUIRED, Statement, library_name, requirement
 
-_NAMES = "|".join((*FOLLOWED, *REQUIRED, PYTHON, "pytorch_lightning", "huggingface_hub", "pytorch-gpu", "pytorch"))
+_NAMES = "|".join((*(re.sub("-", "[-_]", name) for name in (*FOLLOWED, *REQUIRED)), PYTHON, "pytorch-gpu", "pytorch"))
 
 
 def pyproject(source: SourceFile) -> Iterator[Statement]:
@@ -26,14 +26,18 @@ def pyproject(source: SourceFile) -> Iterator[Statement]:
     for extra in ("dev-dependencies", "constraint-dependencies", "override-dependencies"):
         yield from strings.requirements(uv.get(extra), certain=extra != "dev-dependencies")
     pdm = _table(tool.get("pdm"))
-    for groups in (project.get("optional-dependencies"), data.get("dependency-groups"), pdm.get("dev-dependencies")):
-        for listed in _table(groups).values():
-            yield from strings.requirements(listed, certain=False)
+    for kind, groups in (
+        ("extra", project.get("optional-dependencies")),
+        ("group", data.get("dependency-groups")),
+        ("group", pdm.get("dev-dependencies")),
+    ):
+        for name, listed in _table(groups).items():
+            yield from strings.requirements(listed, certain=False, group=f"{kind} {name}")
     poetry = _table(tool.get("poetry"))
     yield from _poetry(source.text, poetry.get("dependencies"), certain=True)
     yield from _poetry(source.text, poetry.get("dev-dependencies"), certain=False)
-    for group in _table(poetry.get("group")).values():
-        yield from _poetry(source.text, _table(group).get("dependencies"), certain=False)
+    for name, group in _table(poetry.get("group")).items():
+        yield from _poetry(source.text, _table(group).get("dependencies"), certain=False, group=f"group {name}")
     for environment in _table(_table(tool.get("hatch")).get("envs")).values():
         for extra in ("dependencies", "extra-dependencies"):
             yield from strings.requirements(_table(environment).get(extra), certain=False)
@@ -91,7 +95,7 @@ class _Strings:
         self.text = text
         self.next: dict[str, int] = {}
 
-    def requirements(self, listed: Any, certain: bool) -> Iterator[Statement]:
+    def requirements(self, listed: Any, certain: bool, group: str = "") -> Iterator[Statement]:
         """The statements in a list of PEP 508 strings."""
         for item in listed if isinstance(listed, list) else ():
             # The search is dear, and most requirements are about other libraries.
@@ -100,7 +104,7 @@ class _Strings:
             start = self._find(item)
             found = requirement(item, start, certain) if start >= 0 else None
             if found:
-                yield found
+                yield replace(found, group=group) if group else found
 
     def _find(self, item: str) -> int:
         """The next use of a quoted string that no comment holds."""
@@ -112,7 +116,7 @@ class _Strings:
         return match.start(1)
 
 
-def _poetry(text: str, table: Any, certain: bool) -> Iterator[Statement]:
+def _poetry(text: str, table: Any, certain: bool, group: str = "") -> Iterator[Statement]:
     """A table ``deepspeed = "^0.12"`` or ``deepspeed = {version = "0.12.6", optional = true}``."""
     for name, value in _table(table).items():
         library = library_name(name)
@@ -133,7 +137,8 @@ def _poetry(text: str, table: Any, certain: bool) -> Iterator[Statement]:
         else:
             continue
         optional = bool(_table(value).get("optional") or _table(value).get("markers"))
-        yield Statement(library, _pep440(constraint), span, certain and not optional, taken_from=taken_from)
+        certain_here = certain and not optional
+        yield Statement(library, _pep440(constraint), span, certain_here, taken_from=taken_from, group=group)
 
 
 def _origin(value: Any) -> tuple[str, str]:
@@ -215,6 +220,7 @@ def _from_conda(rest: str) -> str:
 _INSTALL = re.compile(
     r"\b(?:pip3?|uv|conda|mamba|pixi|poetry|pdm)\s+(?:-\S+\s+)*(?:pip\s+)?(?:install|add|sync)\b", re.I
 )
+_PIP = re.compile(r"pip|uv", re.I)
 _COMMAND = re.compile(r"(?:\\\r?\n|[^\n;&|])*")
 _WORD = re.compile(r"(?:[^\s\"'`\\]|\"[^\"\n]*\"|'[^'\n]*')+")
 # ``ARG NAME=value`` and ``ENV NAME value`` of a Dockerfile, assignments of a shell.
@@ -238,6 +244,9 @@ def installs(source: SourceFile) -> Iterator[Statement]:
         if _MARKED_OFF.match(text[text.rfind("\n", 0, install.start()) + 1 : install.start()].lstrip()):
             continue
         command = _COMMAND.match(text, install.end())
+        # What one command installs, pip and uv resolve at once.
+        is_joint = _PIP.match(install[0]) and command and "--no-dep" not in command[0]
+        group = f"command {install.start()}" if is_joint else ""
         for word in _WORD.finditer(text, install.end(), command.end() if command else install.end()):
             plain = word[0].replace('"', "").replace("'", "").rstrip(".,:)")
             if "$" in plain:
@@ -245,7 +254,7 @@ def installs(source: SourceFile) -> Iterator[Statement]:
                 plain = _filled(plain, variables)
             found = requirement(plain, word.start()) if "$" not in plain else None
             if found:
-                yield replace(found, span=_without_quotes(text, word))
+                yield replace(found, span=_without_quotes(text, word), group=group)
     yield from created(source)
 
 

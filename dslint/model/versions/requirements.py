@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl", "lightning", "webdataset")
 # Followed as well, with all their releases; and what these require of others, which a project may pin.
 FOLLOWED = (*LIBRARIES, "peft", "datasets", "bitsandbytes", "diffusers", "pytorch-lightning")
-REQUIRED = ("tokenizers", "huggingface-hub", "safetensors", "numpy", "pydantic", "protobuf", "pyarrow", "fsspec")
+REQUIRED = (
+    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
+    "liger-kernel", "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow",
+    "protobuf", "pyarrow", "pydantic", "safetensors", "sentence-transformers", "setfit", "setuptools", "timm",
+    "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
+    "unsloth-zoo", "vllm", "xformers",
+)  # fmt: skip
 PYTHON = "python"
 _KNOWN = frozenset((*FOLLOWED, *REQUIRED, PYTHON))
 _MENTION = re.compile(
     r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning|webdataset|peft|datasets|bitsandbytes"
-    r"|diffusers|tokenizers|hub|safetensors|numpy|pydantic|protobuf|pyarrow|fsspec|python",
+    r"|diffusers|tokenizers|hub|safetensors|numpy|pydantic|protobuf|pyarrow|fsspec|python|gptq|awq|evaluate|fairscale"
+    r"|flash.attn|kernel|lm.eval|clip|optimum|pillow|setfit|setuptools|timm|triton|unsloth|vllm|xformers",
     re.I,
 )
 # tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.
@@ -41,7 +48,9 @@ class Statement:
 
     ``name`` is that of the distribution, or ``python``; ``marker`` the text of the environment marker. ``taken_from``
     says where a release without a number comes from: ``git`` (the head of the library's own repository), ``commit``
-    (some state of it, or of a copy), ``folder`` (one of this machine); empty for an index.
+    (some state of it, or of a copy), ``folder`` (one of this machine); empty for an index. ``group`` names what is
+    installed together with the certain ones when it is asked for (``extra train``, ``group dev``), or the one command
+    that installs it (``command 120``).
     """
 
     name: str
@@ -50,6 +59,7 @@ class Statement:
     certain: bool = True
     marker: str = ""
     taken_from: str = ""
+    group: str = ""
 
 
 def parse_versions(source: SourceFile, included: Iterable[SourceFile] = ()) -> dict[str, VersionFact]:

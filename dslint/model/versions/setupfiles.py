@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile, Span
@@ -33,11 +34,11 @@ def setup_cfg(source: SourceFile) -> Iterator[Statement]:
         if section == "options.extras_require" or (section == "options" and key == "install_requires"):
             found = requirement(text.split(" #")[0], start, certain=section == "options")
             if found:
-                yield found
+                yield found if section == "options" else replace(found, group=f"extra {key}")
 
 
 def setup_py(source: SourceFile) -> Iterator[Statement]:
-    """Strings with a requirement in ``setup.py``; which of its lists holds them is not followed."""
+    """Strings with a requirement in ``setup.py``; those outside of ``install_requires`` are marked as others."""
     import ast
 
     from dslint.parse.nesting import syntax_tree
@@ -47,6 +48,7 @@ def setup_py(source: SourceFile) -> Iterator[Statement]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     listed = frozenset(_listed(tree))
+    base = frozenset(_installed(tree))
     stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()
@@ -58,7 +60,7 @@ def setup_py(source: SourceFile) -> Iterator[Statement]:
             found = requirement(node.value, quote) if quote >= 0 else None
             # A name alone may be a keyword or a key; among requirements it is one.
             if found and (found.specifier or found.taken_from or node in listed):
-                yield found
+                yield found if node in base else replace(found, group="other")
         elif isinstance(node, ast.keyword) and node.arg == "python_requires":
             python = node.value.value if isinstance(node.value, ast.Constant) else None
             start = source.text.find("python_requires")
@@ -66,6 +68,23 @@ def setup_py(source: SourceFile) -> Iterator[Statement]:
                 yield Statement(PYTHON, python.replace(" ", ""), Span(start, source.line_after(start) - 1))
         elif not isinstance(node, ast.JoinedStr):
             stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _installed(tree: ast.AST) -> Iterator[ast.AST]:
+    """The texts of ``install_requires``, written there or in a list of the module that it names."""
+    import ast
+
+    lists = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "install_requires":
+            value = lists.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
+            yield from value.elts if isinstance(value, (ast.List, ast.Tuple)) else ()
 
 
 _OF_REQUIREMENTS = re.compile(r"requires?(_|$)|requirements|(^|_)deps$|dependencies", re.I)

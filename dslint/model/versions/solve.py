@@ -57,6 +57,7 @@ class Problem:
             found = self._domain(name, bounds)
             if found:
                 self.domains[name] = found
+        self._imply()
         if len(self.domains) + len(self._others()) < 2:
             return None
         changed = True
@@ -70,6 +71,14 @@ class Problem:
                         return NoSolution(name, clash, self._before(name, clash))
                     self.struck[name] = clash
         return None
+
+    def _imply(self) -> None:
+        """Add what every allowed release of a library requires, and the file does not name: any release of it."""
+        for name in list(self.domains):
+            asked = [{required.name for required in required_by(name, r, self.python)} for r in self.domains[name]]
+            for other in sorted(set.intersection(*asked)) if asked else ():
+                if other not in self.domains and other not in self.bounds and releases_of(other):
+                    self.domains[other] = [release.version for release in releases_of(other) if not release.is_yanked]
 
     def _domain(self, name: str, bounds: Sequence[Bound]) -> list[str]:
         """The releases that the file allows, oldest first; none for what is not followed or comes from elsewhere."""
@@ -138,9 +147,17 @@ def _clash(first: str, release: str, second: str, candidate: str, python: str) -
             return Clash(second, candidate, required, first)
     for required in mine:
         for specifier in specifiers_on(required.name, theirs):
-            if not releases_of(required.name) and not compatible((required.specifier, specifier)):
+            if not _have_common(required.name, required.specifier, specifier):
                 return Clash(first, release, required, second, specifier, candidate)
     return None
+
+
+def _have_common(name: str, first: str, second: str) -> bool:
+    """Whether some release of a distribution may lie in both ranges."""
+    mine, theirs = existing(name, first), existing(name, second)
+    if mine and theirs:
+        return not set(mine).isdisjoint(theirs)
+    return compatible((first, second))
 
 
 def holding(bounds: Sequence[Bound], python: str) -> list[Bound]:

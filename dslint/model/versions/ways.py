@@ -50,6 +50,7 @@ def _bound(source: SourceFile, statement: Statement) -> Bound:
         statement.certain,
         statement.marker,
         is_variant(source.path) and not (statement.name == PYTHON and statement.certain),
+        statement.group,
     )
 
 

@@ -19,16 +19,16 @@ others none is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.versions.allowed import STATED, Bound
+from dslint.model.standing.presence import first_missing
+from dslint.model.surface import surface
+from dslint.model.versions.allowed import Bound
+from dslint.model.versions.environment import Environment, environment
 from dslint.model.versions.importing import Failure, failures
-from dslint.model.versions.known import release_of
 from dslint.model.versions.project import Requirements
-from dslint.model.versions.requirements import FOLLOWED
-from dslint.model.versions.solve import choose
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -51,6 +51,12 @@ EXAMPLES = (
     bad("a fresh install takes the newest peft", {
         "requirements.txt": "transformers==4.37.2\npeft\n", **_TRAIN,
     }, "requirements.txt:1 warning"),
+    bad("a library that no file names: a fresh install takes it", {
+        "requirements.txt": "diffusers==0.25.1\ntorch==2.1.2\n", "train.py": "import diffusers\n",
+    }, "requirements.txt:1 warning"),
+    bad("what no name tells, as it was seen", {
+        "requirements.txt": "deepspeed==0.8.3\npydantic==2.5.3\n", "train.py": "import deepspeed\n",
+    }, "requirements.txt:2 error"),
     good("releases of one time", {"requirements.txt": "transformers==4.37.2\npeft==0.10.0\n", **_TRAIN}),
     good("nothing is pinned", {"requirements.txt": "transformers\npeft\n", **_TRAIN}),
     good("two files for two environments", {
@@ -67,29 +73,22 @@ EXAMPLES = (
 def check(doc: Requirements, context: Context) -> Iterator[Finding]:
     """What is pinned, and beside it what a fresh install takes."""
     del context
-    pins, domains = {}, {}
-    for name in FOLLOWED:
-        allowed = doc.allowed.of(name)
-        if allowed.state != STATED or allowed.is_head or allowed.is_split:
-            continue
-        if allowed.is_pin:
-            pins[name] = allowed.releases[0]
-        fitting = [r for r in allowed.releases if (found := release_of(name, r)) and found.fits(allowed.python.version)]
-        domains[name] = [pins[name]] if name in pins else fitting
+    found = environment(doc.allowed)
     told = set()
-    for failure in failures(pins):
+    for failure in failures(found.pins):
         told.add(failure.library)
-        if _are_beside(doc, failure):
-            yield _finding(doc, failure, pins, None)
-    fresh = choose({name: found for name, found in domains.items() if found}, doc.allowed.python.version)
-    for failure in failures(fresh):
-        if failure.library not in told and _are_beside(doc, failure):
-            yield _finding(doc, failure, fresh, Severity.WARNING)
+        if _are_beside(doc, failure, found):
+            yield _finding(doc, failure, found.pins, None)
+    for failure in failures(found.fresh):
+        if failure.why and failure.lacking in found.implied:
+            continue  # what nobody follows may hold the other one back
+        if failure.library not in told and failure.library not in found.implied and _are_beside(doc, failure, found):
+            yield _finding(doc, failure, found.fresh, Severity.WARNING)
 
 
-def _are_beside(doc: Requirements, failure: Failure) -> bool:
+def _are_beside(doc: Requirements, failure: Failure, found: Environment) -> bool:
     """One file names both, and pins what is pinned: what two files say may be meant for two environments."""
-    names = (failure.library, failure.lacking)
+    names = [name for name in (failure.library, failure.lacking) if name not in found.implied]
     pinned = [name for name in names if doc.allowed.of(name).is_pin]
     return any(
         all(name in file.bounds for name in names)
@@ -98,24 +97,38 @@ def _are_beside(doc: Requirements, failure: Failure) -> bool:
     )
 
 
-def _finding(doc: Requirements, failure: Failure, releases: dict[str, str], severity: Severity | None) -> Finding:
-    mine, theirs = (_bound(doc, name) for name in (failure.library, failure.lacking))
+def _finding(doc: Requirements, failure: Failure, releases: Mapping[str, str], severity: Severity | None) -> Finding:
+    mine, theirs = _bound(doc, failure.library), _bound(doc, failure.lacking)
+    assert mine is not None
     # The line that says most is the one to change.
-    first, other = (theirs, mine) if theirs.is_pin or not mine.is_pin else (mine, theirs)
+    first, other = (mine, theirs) if theirs is None or (mine.is_pin and not theirs.is_pin) else (theirs, mine)
     assert first.origin is not None
     library, lacking = failure.library, failure.lacking
-    takes = "" if severity is None else "a fresh install takes it, and "
+    # What is pinned stands; the other one of the two is what a fresh install takes.
+    is_theirs = severity is not None and doc.allowed.of(library).is_pin
+    takes = "" if severity is None else "a fresh install takes " if is_theirs else "a fresh install takes it, and "
+    comma, has_no = (",", "which has no") if is_theirs else ("", "has no")
     label = f"{library if other is mine else lacking} {releases[library if other is mine else lacking]}"
+    beside = f"`{lacking}` {releases[lacking]}"
+    lacks = f"cannot be imported: {takes}{beside}{comma} {has_no} `{_missing(failure, releases[lacking])}`"
     return META.finding(
         first.origin,
-        f"`{library}` {releases[library]} cannot be imported: {takes}`{lacking}` {releases[lacking]} has no"
-        f" `{failure.dotted.rpartition('.')[2]}`",
-        hint=f"Move the pin of `{library}` or of `{lacking}`; `dslint versions` names releases that go together",
-        related=(other.origin.labelled(label),) if other.origin is not None else (),
+        f"`{library}` {releases[library]} " + (f"fails beside {beside}: {failure.why}" if failure.why else lacks),
+        hint=f"Move the pin of `{library}` or of `{lacking}`; `dslint versions` names releases that go together"
+        if other is not None
+        else f"Pin an older `{lacking}` beside it, or take a newer `{library}`",
+        related=(other.origin.labelled(label),) if other is not None and other.origin is not None else (),
         severity=severity,
     )
 
 
-def _bound(doc: Requirements, name: str) -> Bound:
+def _missing(failure: Failure, release: str) -> str:
+    """The name alone where its module is there, else the module."""
+    found = surface(failure.dotted.partition(".")[0])
+    part = first_missing(found, failure.dotted, release) if found is not None else ""
+    return part if part and part != failure.dotted else failure.dotted.rpartition(".")[2]
+
+
+def _bound(doc: Requirements, name: str) -> Bound | None:
     allowed = doc.allowed.of(name)
-    return allowed.pin or allowed.bounds[0]
+    return allowed.pin or next(iter(allowed.bounds), None)
