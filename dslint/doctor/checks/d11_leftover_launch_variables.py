@@ -55,9 +55,7 @@ def check(machine: Machine) -> list[Outcome]:
     repair = f"unset {' '.join(names)}"
     ranks = machine.variable("WORLD_SIZE")
     if machine.variable("RANK") and ranks.isdecimal() and int(ranks) > 1:
-        waits = (
-            f"`python train.py` believes it is rank {machine.variable('RANK')} of {ranks} and waits for the others"
-        )
+        waits = f"`python train.py` believes it is rank {machine.variable('RANK')} of {ranks} and waits for the others"
         return [error(f"left over from a launcher: {stated}", waits, repair)]
     # The two that a person sets for the next launch are set on purpose.
     if set(names) <= {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"}:
