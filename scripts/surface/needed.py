@@ -6,7 +6,7 @@ import functools
 import json
 import zlib
 
-from dslint.model.surface import library_of, surface
+from dslint.model.surface import surface
 
 
 def write(path: str, library: str, table: dict[str, dict[tuple[str, str, str], int]]) -> int:
@@ -62,7 +62,7 @@ def _runs(releases: list[str], bits: int) -> list[list[str]]:
 @functools.cache
 def _lacking(dotted: str) -> bool:
     """Some release of the other library lacks the name."""
-    history = surface(library_of(dotted) or "")
+    history = surface(dotted.partition(".")[0])
     if history is None:
         return False
     presence = history.presence(dotted)

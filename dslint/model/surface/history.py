@@ -42,7 +42,7 @@ BESIDE = (
 def library_of(dotted: str) -> str | None:
     """The library that a dotted name belongs to, such as ``torch`` for ``torch._six.inf``."""
     first = dotted.partition(".")[0]
-    return first if first in LIBRARIES or first in BESIDE else None
+    return first if first in LIBRARIES else None
 
 
 @functools.cache
