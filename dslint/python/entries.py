@@ -28,6 +28,7 @@ from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import (
     INPUT,
+    NOTHING,
     ClassAtom,
     Function,
     Instance,
@@ -181,7 +182,9 @@ class Analysis:
         if m.keeps_configs:
             lose_fields(m, made, [n for n in cls.node.body if n is not node])
         outer, m.events, m.control, m.lanes, m.path = m.events, part, 0, hook_lanes(m, cls, node.name), {}
-        method = attributes.read(m, made, node.name, node)
+        # A property runs when it is looked up.
+        m.steps, m.limit = 0, self.program.effort.open
+        method = guarded(m, node, lambda: attributes.read(m, made, node.name, node)) or NOTHING
         found = next(
             (a.function for a in method.atoms if hasattr(a, "function") and isinstance(a.function, Function)), None
         )
