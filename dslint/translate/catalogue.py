@@ -47,7 +47,7 @@ class Template:
         if self.key not in text:
             return None
         if self._pattern is None:
-            self._pattern = re.compile(_regex(self.english), re.DOTALL)
+            self._pattern = re.compile(_regex(self.english, self.code), re.DOTALL)
         match = self._pattern.fullmatch(text)
         return {name[1:]: value for name, value in match.groupdict().items()} if match else None
 
@@ -71,15 +71,16 @@ def _spaced(parts: tuple[str, str]) -> str:
     return left + right if _WIDE.fullmatch(edges) else before + after
 
 
-def _regex(english: str) -> str:
-    """The pattern of a template; a placeholder that comes twice is the same text twice."""
+def _regex(english: str, code: frozenset[str]) -> str:
+    """The pattern of a template; a placeholder that comes twice is the same text twice, and code has no backtick."""
     parts, seen = _PLACEHOLDER.split(english), set()
     pattern = ""
     for index, part in enumerate(parts):
         if index % 2 == 0:
             pattern += re.escape(part)
         else:
-            pattern += f"(?P=p{part})" if part in seen else f"(?P<p{part}>.*?)"
+            kind = "[^`]*?" if part in code else ".*?"
+            pattern += f"(?P=p{part})" if part in seen else f"(?P<p{part}>{kind})"
             seen.add(part)
     return pattern
 
