@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -97,6 +98,11 @@ class Catalogue:
     phrases: tuple[Template, ...]
     parts: dict[str, str]
     _known: dict[tuple[str, bool], str | None] = field(default_factory=dict)
+    _inside: tuple[Template, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Put phrases and templates in one order: ``{0}, {1}`` must not divide what is known as a whole."""
+        self._inside = _by_weight((*self.phrases, *self.templates))
 
     @classmethod
     @lru_cache(maxsize=2)
@@ -129,7 +135,7 @@ class Catalogue:
         exact = (self.parts.get(text) if depth else None) or self.whole.get(text)
         if exact is not None:
             return exact
-        for template in (*(self.phrases if depth else ()), *self.templates):
+        for template in self._inside if depth else self.templates:
             values = template.values(text)
             if values is not None:
                 return template.filled(
@@ -159,6 +165,9 @@ class Catalogue:
 
 
 def _templates(rows: list[list[str]]) -> tuple[Template, ...]:
+    return _by_weight([Template.of(english, other) for english, other in rows])
+
+
+def _by_weight(templates: Iterable[Template]) -> tuple[Template, ...]:
     """The templates, those with the most fixed text first."""
-    made = [Template.of(english, other) for english, other in rows]
-    return tuple(sorted(made, key=lambda template: -template.weight))
+    return tuple(sorted(templates, key=lambda template: -template.weight))
