@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dslint.engine.run import Result
     from dslint.engine.standard_input import StandardInput
     from dslint.settings import Settings
+    from dslint.translate import Translator
 
 OK, FINDINGS, TROUBLE = 0, 1, 2
 # Flags that say what to do with this run; the others are settings.
@@ -276,20 +277,20 @@ def _report(
         if not result.files:
             # After a missing path that would be no news.
             if not result.problems:
-                say("no files to check")
+                say(translate("no files to check"))
         else:
-            _say_gone(result.gone)
+            _say_gone(result.gone, translate)
             summary = report.summary_line(view.shown, result.files, view.left_out, result.paths, translate)
             sys.stderr.write(summary + "\n")
     return _exit_code(result, settings)
 
 
-def _say_gone(gone: Sequence[str]) -> None:
+def _say_gone(gone: Sequence[str], translate: Translator) -> None:
     """Entries of the baseline that are over: who keeps them would not notice when the finding comes back."""
     if gone:
         shown = "; ".join(gone[:3]) + ("; ..." if len(gone) > 3 else "")
         what = "1 finding of the baseline is" if len(gone) == 1 else f"{len(gone)} findings of the baseline are"
-        say(f"{what} gone ({shown}): --write-baseline forgets {'it' if len(gone) == 1 else 'them'}")
+        say(translate(f"{what} gone ({shown}): --write-baseline forgets {'it' if len(gone) == 1 else 'them'}"))
 
 
 def _format(settings: Settings, flags: dict[str, Any]) -> str:

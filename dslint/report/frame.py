@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from dslint.core.source import Location
+from dslint.report.options import ReportOptions
 from dslint.report.place import one_line, visible
 
 _TAB = 4
@@ -15,7 +16,7 @@ _BEFORE, _AFTER, _MAX_LINES = 1, 1, 4
 _MIN_CROP = 24
 
 
-def frame(location: Location, lines: Sequence[str], style: str, options_width: int, gutter: int) -> Iterator[Text]:
+def frame(location: Location, lines: Sequence[str], style: str, options: ReportOptions, gutter: int) -> Iterator[Text]:
     """The marked lines with one line around them; nothing when the text is not at hand.
 
     ``gutter`` is the width of the line numbers, ``style`` that of the underline and its label.
@@ -24,7 +25,7 @@ def frame(location: Location, lines: Sequence[str], style: str, options_width: i
     if not 1 <= region.line <= len(lines):
         return
     bar = Text(f"{' ' * gutter} |", style="blue")
-    width = max(_MIN_CROP, options_width - gutter - 3)
+    width = max(_MIN_CROP, options.width - gutter - 3)
     last = min(max(region.line, region.end_line), len(lines))
     if last > region.line and region.end_column <= 1:
         last -= 1  # the range ends with the line break of the line above
@@ -45,7 +46,8 @@ def frame(location: Location, lines: Sequence[str], style: str, options_width: i
             label = location.label if number == shown_last else ""
             yield from _underline(bar, at, length, label, style, width)
     if shown_last < last:
-        yield Text.assemble((f"{'.' * min(3, gutter):>{gutter}} |", "blue"), f" ({last - shown_last} more lines)")
+        left = options.translate(f"({last - shown_last} more lines)")
+        yield Text.assemble((f"{'.' * min(3, gutter):>{gutter}} |", "blue"), f" {left}")
     yield bar
 
 

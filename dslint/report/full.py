@@ -18,6 +18,7 @@ from dslint.report.links import rule_url
 from dslint.report.options import ReportOptions
 from dslint.report.place import assumption_lines, fix_mark, one_line, place, visible
 from dslint.report.sources import SourceReader
+from dslint.translate import Translator
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _PREVIEW_LINES = 12
@@ -43,7 +44,7 @@ def _lines(console: Console, finding: Finding, sources: SourceReader, options: R
     for index, location in enumerate((finding.location, *finding.related)):
         yield _where(":::" if index else "-->", location, gutter, options)
         lines = sources.lines(location.path, location.region.cell)
-        quoted = list(frame(location, lines, "bold blue" if index else style, options.width, gutter))
+        quoted = list(frame(location, lines, "bold blue" if index else style, options, gutter))
         if not quoted and location.label:
             yield Text(f"{' ' * gutter} = {one_line(location.label)}")
         yield from quoted
@@ -54,7 +55,7 @@ def _lines(console: Console, finding: Finding, sources: SourceReader, options: R
         yield from _note(console, say("help"), _prose(finding.hint), gutter)
     if finding.fix:
         yield from _note(console, say("fix"), _fix_title(finding.fix), gutter)
-        for line in _preview(finding.fix, sources):
+        for line in _preview(finding.fix, sources, say):
             yield Text(" " * (gutter + 3)).append(line)
 
 
@@ -91,7 +92,7 @@ def _wrapped(console: Console, text: Text, indent: int) -> Iterator[Text]:
         yield Text(" " * indent).append(line)
 
 
-def _preview(fix: Fix, sources: SourceReader) -> Iterator[Text]:
+def _preview(fix: Fix, sources: SourceReader, say: Translator) -> Iterator[Text]:
     """The lines that the fix takes away and puts in."""
     rows: list[Text] = []
     for path in dict.fromkeys(edit.path for edit in fix.edits):
@@ -101,7 +102,7 @@ def _preview(fix: Fix, sources: SourceReader) -> Iterator[Text]:
         row.truncate(120, overflow="ellipsis")
         yield row
     if len(rows) > _PREVIEW_LINES:
-        yield Text(f"... {len(rows) - _PREVIEW_LINES} more lines, see --diff", "dim")
+        yield Text(say(f"... {len(rows) - _PREVIEW_LINES} more lines, see --diff"), "dim")
 
 
 def changed_lines(text: str, edits: Sequence[Edit]) -> Iterator[tuple[str, str]]:

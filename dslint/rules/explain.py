@@ -73,9 +73,9 @@ def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False, t
         return markdown(rule)
     wrong = [example for example in rule.examples if example.at]
     shown = rule.examples if examples else tuple(wrong[:1])
-    more = [*_examples(shown)]
+    more = [*_examples(shown, translate)]
     if evidence:
-        more = [*_versions(rule), *_experiments(rule), *more, *_references(rule)]
+        more = [*_versions(rule, translate), *_experiments(rule, translate), *more, *_references(rule, translate)]
     elif not examples and len(rule.examples) > len(shown):
         left = len(rule.examples) - len(shown)
         counts = f"{left} more example{'' if left == 1 else 's'}"
@@ -83,8 +83,7 @@ def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False, t
             translate(f"`dslint rule {rule.meta.code} --examples` shows {counts}, `--evidence` what was observed.")
         )
     sections = (_in_language(text, translate) for text in _sections(rule.explanation, examples, evidence))
-    title, summary, facts = _head(rule)
-    return "\n\n".join((title, translate(summary), facts, *sections, *more)) + "\n"
+    return "\n\n".join((*_head(rule, translate), *sections, *more)) + "\n"
 
 
 def paragraphs(prose: str) -> list[str]:
@@ -108,13 +107,14 @@ def _in_language(prose: str, translate: Translator) -> str:
     )
 
 
-def _head(rule: LoadedRule) -> Iterator[str]:
+def _head(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
     meta = rule.meta
-    facts = [f"**{meta.severity.value}**", meta.kind, _FIXES[meta.fix], f"since {meta.since}"]
+    fixed = _FIXES[meta.fix]
+    facts = [f"**{meta.severity.value}**", meta.kind, fixed and translate(fixed), translate(f"since {meta.since}")]
     if meta.optional:
-        facts.append("off by default")
+        facts.append(translate("off by default"))
     yield f"# {meta.code} {meta.name}"
-    yield f"{meta.summary}."
+    yield translate(f"{meta.summary}.")
     yield " · ".join(fact for fact in facts if fact)
 
 
@@ -132,22 +132,22 @@ def _sections(prose: str, examples: bool, evidence: bool) -> Iterator[str]:
             yield prose[match.start() : end].strip()
 
 
-def _versions(rule: LoadedRule) -> Iterator[str]:
+def _versions(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
     if rule.meta.versions:
-        yield "**Versions.** " + ", ".join(f"`{version}`" for version in rule.meta.versions)
+        yield f"**{translate('Versions.')}** " + ", ".join(f"`{version}`" for version in rule.meta.versions)
 
 
-def _experiments(rule: LoadedRule) -> Iterator[str]:
+def _experiments(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
     from dslint.rules.evidence import of_rule
 
     found = of_rule(rule.meta.code)
     if rule.meta.no_experiment:
-        yield f"**No experiment.** {rule.meta.no_experiment[:1].upper()}{rule.meta.no_experiment[1:]}."
+        yield f"**{translate('No experiment.')}** {rule.meta.no_experiment[:1].upper()}{rule.meta.no_experiment[1:]}."
     if not found:
         return
-    yield "## Experiments"
-    yield f"`dslint probe --rule {rule.meta.code}` repeats them."
-    rows = ["| platform | experiment | verdict | seconds | versions |", "| --- | --- | --- | --- | --- |"]
+    yield f"## {translate('Experiments')}"
+    yield translate(f"`dslint probe --rule {rule.meta.code}` repeats them.")
+    rows = [translate("| platform | experiment | verdict | seconds | versions |"), "| --- | --- | --- | --- | --- |"]
     for record in found:
         versions = ", ".join(f"{name} {version}" for name, version in record.versions.items() if name != "python")
         name = f"`{record.experiment}/{record.case}`"
@@ -156,41 +156,42 @@ def _experiments(rule: LoadedRule) -> Iterator[str]:
     yield "\n".join(rows)
 
 
-def _references(rule: LoadedRule) -> Iterator[str]:
+def _references(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
     if rule.meta.references:
-        yield "## References"
+        yield f"## {translate('References')}"
         yield "\n".join(
             f"- <{reference}>" if re.fullmatch(r"https?://\S+", reference) else f"- {reference}"
             for reference in rule.meta.references
         )
 
 
-def _examples(examples: tuple[Example, ...]) -> Iterator[str]:
+def _examples(examples: tuple[Example, ...], translate: Translator = english) -> Iterator[str]:
     wrong = [example for example in examples if example.at]
     right = [example for example in examples if not example.at]
     if wrong:
-        yield "## Reported"
+        yield f"## {translate('Reported')}"
     for example in wrong:
-        yield from _example(example)
+        yield from _example(example, translate)
     if right:
-        yield "## Not reported"
+        yield f"## {translate('Not reported')}"
     for example in right:
-        yield from _example(example)
+        yield from _example(example, translate)
 
 
-def _example(example: Example) -> Iterator[str]:
-    yield f"### {example.title[:1].upper()}{example.title[1:]}"
+def _example(example: Example, translate: Translator) -> Iterator[str]:
+    yield "### " + translate(f"{example.title[:1].upper()}{example.title[1:]}")
     if example.settings:
         flags = " ".join(
             f"--{key}" if value is True else f"--{key} {value}" for key, value in sorted(example.settings.items())
         )
-        yield f"With `{flags}`:"
+        yield translate(f"With `{flags}`:")
     for path, text in example.files.items():
         yield _file(path, text)
     if example.at:
-        yield "Reported at " + ", ".join(f"`{place}`" for place in example.at) + "."
+        places = ", ".join(f"`{place}`" for place in example.at)
+        yield translate(f"Reported at {places}.")
     if example.fixed:
-        yield "After the fix:"
+        yield translate("After the fix:")
         for path, text in example.fixed.items():
             yield _file(path, text)
 

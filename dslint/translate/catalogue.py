@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -47,7 +48,7 @@ class Template:
         if self.key not in text:
             return None
         if self._pattern is None:
-            self._pattern = re.compile(_regex(self.english), re.DOTALL)
+            self._pattern = re.compile(_regex(self.english, self.code), re.DOTALL)
         match = self._pattern.fullmatch(text)
         return {name[1:]: value for name, value in match.groupdict().items()} if match else None
 
@@ -71,15 +72,16 @@ def _spaced(parts: tuple[str, str]) -> str:
     return left + right if _WIDE.fullmatch(edges) else before + after
 
 
-def _regex(english: str) -> str:
-    """The pattern of a template; a placeholder that comes twice is the same text twice."""
+def _regex(english: str, code: frozenset[str]) -> str:
+    """The pattern of a template; a placeholder that comes twice is the same text twice, and code has no backtick."""
     parts, seen = _PLACEHOLDER.split(english), set()
     pattern = ""
     for index, part in enumerate(parts):
         if index % 2 == 0:
             pattern += re.escape(part)
         else:
-            pattern += f"(?P=p{part})" if part in seen else f"(?P<p{part}>.*?)"
+            kind = "[^`]*?" if part in code else ".*?"
+            pattern += f"(?P=p{part})" if part in seen else f"(?P<p{part}>{kind})"
             seen.add(part)
     return pattern
 
@@ -96,6 +98,11 @@ class Catalogue:
     phrases: tuple[Template, ...]
     parts: dict[str, str]
     _known: dict[tuple[str, bool], str | None] = field(default_factory=dict)
+    _inside: tuple[Template, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Put phrases and templates in one order: ``{0}, {1}`` must not divide what is known as a whole."""
+        self._inside = _by_weight((*self.phrases, *self.templates))
 
     @classmethod
     @lru_cache(maxsize=2)
@@ -128,7 +135,7 @@ class Catalogue:
         exact = (self.parts.get(text) if depth else None) or self.whole.get(text)
         if exact is not None:
             return exact
-        for template in (*(self.phrases if depth else ()), *self.templates):
+        for template in self._inside if depth else self.templates:
             values = template.values(text)
             if values is not None:
                 return template.filled(
@@ -158,6 +165,9 @@ class Catalogue:
 
 
 def _templates(rows: list[list[str]]) -> tuple[Template, ...]:
+    return _by_weight([Template.of(english, other) for english, other in rows])
+
+
+def _by_weight(templates: Iterable[Template]) -> tuple[Template, ...]:
     """The templates, those with the most fixed text first."""
-    made = [Template.of(english, other) for english, other in rows]
-    return tuple(sorted(made, key=lambda template: -template.weight))
+    return tuple(sorted(templates, key=lambda template: -template.weight))

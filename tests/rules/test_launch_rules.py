@@ -223,3 +223,12 @@ def test_the_node_count_is_shown_with_its_place() -> None:
     finding = next(f for f in findings("export NNODES=4\nNPROC_PER_NODE=8 xtuner train c.py") if f.code == "DSL352")
     assert [(str(r), r.label) for r in finding.related] == [("run.sh:1", "NNODES=4")]
     assert "4 nodes" in finding.message
+
+
+@pytest.mark.parametrize("before", ["", "A=1 ", "A=1 \\\n"])
+def test_a_variable_below_another_line_is_exported_where_its_statement_begins(before: str) -> None:
+    head, statement = "#!/bin/bash\nset -e\n", f"{before}CUDA_VISIBLE_DEVICES=0,1\necho go\n"
+    (finding,) = findings(f"{head}{statement}deepspeed train.py\n", "DSL334")
+    assert finding.fix is not None
+    after = apply_edits(f"{head}{statement}deepspeed train.py\n", finding.fix.edits)
+    assert after == f"{head}export {statement}deepspeed train.py\n"

@@ -52,6 +52,21 @@ def test_a_part_is_translated_where_it_is_known_and_only_as_a_part() -> None:
     assert catalogue("key of the config") == "key of the config"
 
 
+def test_a_list_does_not_divide_what_is_known_as_a_whole() -> None:
+    catalogue = made(
+        templates=[["it holds {0}", "它含有{0}"], ["a number of {0}, or none", "{0} 的数目，或没有"]],
+        phrases=[["{0}, {1}", "{0}、{1}"]],
+    )
+    assert catalogue("it holds a number of x, or none") == "它含有 x 的数目，或没有"
+    assert catalogue("it holds x, y") == "它含有 x、y"
+
+
+def test_a_placeholder_between_backticks_is_one_piece_of_code() -> None:
+    catalogue = made(templates=[["Pass `{0}`", "传入 `{0}`"]])
+    assert catalogue("Pass `a`") == "传入 `a`"
+    assert catalogue("Pass `a` to `b`") == "Pass `a` to `b`"
+
+
 def test_code_between_backticks_stays_as_it_is() -> None:
     catalogue = made(
         templates=[["`{0}` gives {1}", "`{0}` 给出 {1}"]],

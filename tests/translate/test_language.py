@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,21 @@ def test_a_page_is_in_the_language(project: Path) -> None:
     assert "**是什么。**" in page
     assert "**What.**" not in page
     assert "**What.**" in dslint(project, "rule", "DSL203").stdout
+
+
+def test_the_labels_of_a_page_are_in_the_language(project: Path) -> None:
+    page = dslint(project, "rule", "DSL203", "--examples", "--evidence", "--lang", "zh").stdout
+    labels = ("## 会报告", "## 不会报告", "## 参考", "## 实验", "报告位置：`train.py:12 error`。", "自 0.1.0 起")
+    assert [label for label in labels if label not in page] == []
+    assert re.findall(r"(?m)^(?:## [A-Z]|Reported|With|After|\| platform).*", page) == []
+
+
+def test_what_is_left_out_of_a_frame_or_fix_is_said_in_the_language(project: Path) -> None:
+    keys = ",\n".join(f'  "unknown_{number}": 1' for number in range(20))
+    (project / "ds_config.json").write_text(f'{{"train_batch_size": 8,\n"amp": {{\n{keys}\n}}}}\n')
+    report = dslint(project, "--no-cache", "--output-format", "full", "--lang", "zh", ".").stdout
+    assert "行，见 --diff" in report
+    assert "more lines" not in report
 
 
 def test_a_table_of_rules_is_in_the_language(project: Path) -> None:

@@ -164,5 +164,5 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, names: list[tuple[str, Loca
 
 def _start(text: str, offset: int) -> int:
     """Where the statement begins: other assignments may stand in front on the same line."""
-    before = re.search(r"(?:[A-Za-z_]\w*=[^\s;&|]*(?:[ \t]|\\\r?\n)+)*$", text[:offset])
+    before = re.search(r"(?:[A-Za-z_]\w*=[^\s;&|]*(?:[ \t]|\\\r?\n)+)*\Z", text[:offset])
     return before.start() if before is not None else offset
