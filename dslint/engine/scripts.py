@@ -154,6 +154,7 @@ def _died(job: Job) -> Judged:
 
 def _prepare() -> None:
     """Import what every script needs; none of it is garbage, so no collection need look at it again."""
+    import dslint.rules.scriptcontext
     import dslint.rules.walk  # noqa: F401
 
     gc.freeze()
