@@ -6,9 +6,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# New objects between two looks at the young ones (Python's own number is hundreds), and how many of these looks pass
-# before one at the older ones.
-_SELDOM = (100_000, 50, 100)
+# New objects between two looks at the young ones (Python's own number is hundreds; all that one script needs is half as
+# many), and how many of these looks pass before one at the older ones.
+_SELDOM = (200_000, 50, 100)
 
 
 @contextmanager

@@ -94,6 +94,8 @@ class Judge:
         self._files = files
         self._modules: Project | None = None
         self._changes = 0
+        # Bytes of scripts that were parsed since somebody has looked for the garbage of it.
+        self.uncollected = 0
         # How long the last judgement of each script took, by its path.
         self.seconds: dict[str, float] = {}
 

@@ -154,6 +154,7 @@ def _died(job: Job) -> Judged:
 
 def _prepare() -> None:
     """Import what every script needs; none of it is garbage, so no collection need look at it again."""
+    import dslint.rules.scriptcontext
     import dslint.rules.walk  # noqa: F401
 
     gc.freeze()
@@ -200,14 +201,14 @@ def _look(jobs: Sequence[Job], enabled: frozenset[str], profile: Profile | None)
 
 
 def _check_all(judge: Judge, jobs: Iterable[Job]) -> Iterator[Judged]:
-    size = 0
     # The collector would scan the growing trees again and again, which costs half of a LibCST parse.
     with no_collections():
         for job in jobs:
-            judged = judge.judged(job)
-            yield judged
-            size += judged.parsed
-            if size >= _COLLECT:
-                size = 0
+            # Before the next script, not after this one: a process that ends has no use for it.
+            if judge.uncollected >= _COLLECT:
+                judge.uncollected = 0
                 # Garbage is young here, as nothing was collected since it was made; kept trees are not looked at again.
                 gc.collect(0)
+            judged = judge.judged(job)
+            judge.uncollected += judged.parsed
+            yield judged

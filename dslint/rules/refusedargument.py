@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named
 from dslint.model.trainerargs import Releases, Standing, predecessor, standing, successor, taken
+from dslint.parse import cst
 
 if TYPE_CHECKING:
     from dslint.rules.scriptcontext import ScriptContext

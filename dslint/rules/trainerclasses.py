@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from dslint.model.trainerargs import class_of
+from dslint.parse import cst
 
 if TYPE_CHECKING:
     from dslint.rules.scriptcontext import ScriptContext

@@ -16,20 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.core.profile import Profile
 from dslint.core.source import Location
 from dslint.model.context import Context
+from dslint.parse import cst
 from dslint.parse.python import ScriptDoc
-from dslint.parse.tree import Tree
 from dslint.rules.base import RuleMeta
-from dslint.rules.scriptcontext import ScriptContext
 
 if TYPE_CHECKING:
+    from dslint.parse.tree import Tree
     from dslint.python.project import Project
+    from dslint.rules.scriptcontext import ScriptContext
 
 Handler = Callable[[Any], None]
 
@@ -88,6 +87,8 @@ def run_script_rules(
 
     ``profile`` takes the time of each; ``modules`` are the other files of the project.
     """
+    from dslint.rules.scriptcontext import ScriptContext  # loads LibCST, which a rule that is not asked does not need
+
     ctx = ScriptContext(doc, context, modules)
     timed = _untimed if profile is None else partial(_timed, profile)
     checks: list[ScriptCheck] = [timed(meta.code, check)(ctx, meta) for meta, check in rules]

@@ -31,6 +31,12 @@ PLAIN_CONFIG = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stag
 PLAIN_SCRIPT = "import sys\n\nprint(sys.argv)\n"
 FINE_SCRIPT = "import torch.distributed as dist\n\nper_rank = 6 // dist.get_world_size()\n"
 BAD_SCRIPT = "import torch.distributed as dist\n\nif dist.get_rank() == 0:\n    dist.barrier()\n"
+# It holds the markers of rules that visit the tree of LibCST, and nothing that one of them could speak of.
+TYPED_SCRIPT = (
+    "import argparse\n\nimport torch.distributed as dist\n\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--local_rank', type=int)\nargs = parser.parse_args()\n"
+    "if args.local_rank == 0:\n    dist.barrier()\n"
+)
 LAUNCH = "deepspeed --num_gpus 4 bad.py\n"
 
 
@@ -40,7 +46,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "package.json").write_text(json.dumps({"name": "a", "dependencies": {}}))
     (tmp_path / "ds_config.json").write_text(json.dumps(PLAIN_CONFIG))
     (tmp_path / "ds_typo.json").write_text(json.dumps({**PLAIN_CONFIG, "zero_optimization": {"stage": "two"}}))
-    for name, text in {"plain.py": PLAIN_SCRIPT, "bad.py": BAD_SCRIPT}.items():
+    for name, text in {"plain.py": PLAIN_SCRIPT, "bad.py": BAD_SCRIPT, "typed.py": TYPED_SCRIPT}.items():
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -69,6 +75,7 @@ def loaded(project: Path, *arguments: str) -> tuple[set[str], str]:
         (["--no-cache", "ds_typo.json"], {*ENGINE, "jsonschema"}),
         (["--no-cache", "plain.py"], SCRIPTS),
         (["--no-cache", "bad.py"], SCRIPTS),
+        (["--no-cache", "typed.py"], SCRIPTS),
     ],
     # Sets print in another order in each worker of a parallel test run.
     ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value) or "nothing",

@@ -34,6 +34,8 @@ class Resolver:
         self.blocks = blocks
         self.classes = Classes(blocks)
         self.all = (1 << len(blocks.releases)) - 1
+        # Programs use the same names again and again, and rules ask for each release of each.
+        self._known: dict[tuple[str, str], list[Meaning]] = {}
 
     def presence(self, dotted: str) -> tuple[int, int]:
         """The releases that have a name, and those of which this is not known."""
@@ -96,15 +98,21 @@ class Resolver:
 
     def _meanings(self, module: str, name: str) -> list[Meaning]:
         """What a name of a module is, by releases."""
+        found = self._known.get((module, name))
+        if found is None:
+            found = self._known[module, name] = self._read(module, name)
+        return found
+
+    def _read(self, module: str, name: str) -> list[Meaning]:
         line, releases = self.blocks.line(module, name), self.blocks.releases_of
         found = []
         for kind in "vfx":
             for code, names in line.get(kind, {}).items():
-                if name in names.split():
+                if name in names and name in names.split():
                     found.append(Meaning(kind, module, name, releases(code)))
         for target, groups in line.get("a", {}).items():
             for code, names in groups.items():
-                own = _other_name(name, names)
+                own = _other_name(name, names) if name in names else ""
                 if own:
                     found.append(Meaning("a", target, own, releases(code)))
         for target, names in line.get("m", {}).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 
@@ -63,6 +64,7 @@ def read_signature(row: list[Any]) -> Signature:
     return Signature(parameters(row[1]), row[3] if len(row) > 3 else {}, bool(row[2]) if len(row) > 2 else True)
 
 
+@lru_cache(maxsize=4096)
 def parameters(text: str) -> tuple[Parameter, ...]:
     """The parameters that a text like ``a, *, b=1, **kwargs`` names."""
     try:

@@ -20,12 +20,11 @@ from __future__ import annotations
 import ast
 import re
 
-import libcst as cst
-
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
+from dslint.parse import cst
 from dslint.python.names import is_nothing
 from dslint.rules.argparsing import declarations
 from dslint.rules.base import RuleMeta, bad, good

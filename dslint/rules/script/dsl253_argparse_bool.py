@@ -16,11 +16,10 @@ means false.
 
 from __future__ import annotations
 
-import libcst as cst
-
 from dslint.core.fact import Fact, absent
 from dslint.core.finding import Severity
 from dslint.core.source import labelled
+from dslint.parse import cst
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -28,8 +28,6 @@ take any keyword, or are in `trl.experimental`.
 
 from __future__ import annotations
 
-import libcst as cst
-
 from dslint.core.finding import Severity
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_origin
@@ -41,6 +39,7 @@ from dslint.model.trainerargs import (
     removed_fields,
     successor,
 )
+from dslint.parse import cst
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.refusedargument import Refused, refused, renamed
 from dslint.rules.snippets import OLD_TRAINER

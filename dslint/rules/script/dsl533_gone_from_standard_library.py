@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import ast
 
-import libcst as cst
-
 from dslint.core.finding import Severity
 from dslint.model.versions.stdlib import is_at_least, modules_with_removals, removed_in
+from dslint.parse import cst
 from dslint.python.names import Names
 from dslint.python.source import Module
 from dslint.python.uses.collect import collect
