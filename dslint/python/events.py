@@ -79,6 +79,8 @@ class Event:
     parts: list[Part] = field(default_factory=list)
     # Of the same calls, and of those that load a model: the model, and the modules inside.
     modules: frozenset[Instance] = frozenset()
+    # Of calls that prepare: each model that they are given, with the modules inside of it alone.
+    inside: dict[Instance, frozenset[Instance]] = field(default_factory=dict)
     drawn: int = 0  # by what the first weights of these differ between ranks; of others, the order that they draw
     config: Value | None = None  # the DeepSpeed configuration that is passed
     stage: int | None = None  # of the same, where it is a dictionary

@@ -182,6 +182,7 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
 
 def _attribute(m: Machine, node: ast.Attribute) -> Value:
     base = evaluate(m, node.value)
+    note_none(m, base, node.attr, node)
     own = ownnames.read(m, node) if m.libraries.own is not None else None
     found = own or attributes.read(m, base, node.attr, node)
     if node.attr in m.libraries.reading:

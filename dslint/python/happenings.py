@@ -62,6 +62,9 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]
         event.modules = modules_in(m, given.values())
+        if "prepares" in row.tags:
+            models = [atom for value in given.values() for atom in value.atoms if atom in event.modules]
+            event.inside = {atom: modules_in(m, (one(atom),)) for atom in models if isinstance(atom, Instance)}
         event.drawn = seeds.drawn_weights(m, event.modules)
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))

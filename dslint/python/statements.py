@@ -32,6 +32,7 @@ from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
 from dslint.python.objects import define_class, is_dataclass
+from dslint.python.several import note_none
 from dslint.python.values import (
     NOTHING,
     OPAQUE,
@@ -64,6 +65,7 @@ def assign(m: Machine, target: ast.expr, value: Value, at: ast.AST | None = None
         store_name(m, target.id, bynames.assigned(m, target.id, value, target))
     elif isinstance(target, ast.Attribute):
         base = evaluate(m, target.value)
+        note_none(m, base, target.attr, target)
         attributes.write(m, base, target.attr, bynames.assigned(m, target.attr, value, target), target)
         if target.attr == "requires_grad":
             freezing(m, base, value, target)

@@ -89,6 +89,33 @@ def prepared_ddp(run: RunQuery, event: Event) -> Instance | None:
     return models.pop() if len(models) == 1 else None
 
 
+def prepared_ddps(run: RunQuery, event: Event, *settled: str) -> dict[Instance, frozenset[Instance]]:
+    """Return the models that a call certainly wraps in DDP, each with the modules inside.
+
+    `settled` are arguments of DDP that must have their defaults: a handler may give any others.
+    """
+    is_known = "prepares" in event.tags and not event.may and not run.is_fsdp and run.stage is None
+    maker = maker_of(run, event.receiver) if is_known else None
+    if maker is None or maker.arguments.keys() & (_CHANGES_DDP - {_HANDLERS}) or not _leave(run, maker, settled):
+        return {}
+    found: dict[Instance, frozenset[Instance]] = {}
+    for was, outer in wrapped_by(event):
+        given, made = was.single, outer.single
+        if isinstance(given, Instance) and isinstance(made, Instance) and made.cls == MODEL:
+            found[made] = event.inside.get(given, frozenset())
+    return found
+
+
+def _leave(run: RunQuery, maker: Event, settled: tuple[str, ...]) -> bool:
+    """Return whether the handlers of an Accelerator certainly leave some arguments of DDP at their defaults."""
+    given = maker.arguments.get(_HANDLERS)
+    if given is None or given.constants == (None,):
+        return True
+    made = [run.makers.get(atom) for value in maker.items.get(_HANDLERS, []) for atom in instances(value)]
+    return bool(made) and all(h is not None and not h.open and not h.arguments.keys() & {*settled} for h in made)
+
+
+_HANDLERS = "kwargs_handlers"
 # What may make an Accelerator wrap models in something else, or with arguments of its own.
 _CHANGES_DDP = frozenset(
     {"kwargs_handlers", "deepspeed_plugin", "deepspeed_plugins", "fsdp_plugin", "megatron_lm_plugin", "torch_tp_plugin",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dslint.python.values import Api, Const, Instance, PerRank, Value
+from dslint.python.values import Api, Const, Instance, PerRank, Unknown, Value
 from dslint.python.varies import ASSUMED, LOST
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PLACES = ("device", "device_id", "device_ids", "device_map", "map_location")
 _NAMING = DEVICE_NAMING = frozenset({"sets-device", "uses-device", "moves-to-device"})
 DEVICE_TAGS = (*sorted(_NAMING), "starts-group", "wraps-model", "loads", "reads-file", "spawns")
+_TEXT = "builtins.str"
 _NAME = re.compile(r"cuda:(\d+)")
 
 
@@ -89,6 +90,14 @@ def device_words(run: RunQuery, value: Value) -> frozenset[str] | None:
             return None
         found |= {f"{name}:{at}" for name in names for at in known} if number is not None else names
     return frozenset(found)
+
+
+def is_bare_gpu(run: RunQuery, value: Value) -> bool:
+    """Return whether a value may be the word `cuda` alone, and otherwise no GPU that is known."""
+    words = device_words(run, value)
+    if words is None and all(isinstance(a, Const) or (isinstance(a, Unknown) and a.type == _TEXT) for a in value.atoms):
+        words = frozenset(str(atom.value) for atom in value.atoms if isinstance(atom, Const))
+    return words is not None and "cuda" in words and words <= {"cuda", "cpu", "mps"}
 
 
 def is_dtype(value: Value) -> bool:

@@ -50,6 +50,20 @@ def whole_evaluations(run: RunQuery) -> Iterator[Evaluation]:
                 yield Evaluation(loaders[next(iter(made))], loop, event)
 
 
+def shared_evaluations(run: RunQuery, loaders: dict[ast.AST, Happening]) -> Iterator[Evaluation]:
+    """Yield each of some loaders whose shares the ranks evaluate, with the call that joins what they count."""
+    told: set[ast.AST] = set()
+    for found in run.occurrences("collective") if loaders else ():
+        event = found.event
+        if event.lanes != run.machine.worlds.full or event.may or not _JOINS.search(event.api.rpartition(".")[2]):
+            continue
+        for loop in _loops_behind(found):
+            made = {*loop.items, *(atom.node for atom in instances(loop.subject))}
+            if made and made <= loaders.keys() and not made & told:
+                told |= made
+                yield Evaluation(loaders[next(iter(made))], loop, event)
+
+
 def whole_lists(run: RunQuery) -> Iterator[tuple[Loop, Event]]:
     """Yield each loop in which every rank runs a model over all of a list, with the gather of what came out."""
     told: set[ast.AST] = set()
@@ -122,6 +136,7 @@ def _behind(scope: ast.AST, pieces: list[ast.AST]) -> tuple[set[str], set[int]]:
     names: set[str] = set()
     made: set[int] = set()
     assigned = [n for n in ast.walk(scope) if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign) and n.value]
+    listed = [n for n in ast.walk(scope) if isinstance(n, ast.For) and isinstance(n.iter, ast.Tuple | ast.List)]
     pending = list(pieces)
     while pending:
         piece = pending.pop()
@@ -129,11 +144,12 @@ def _behind(scope: ast.AST, pieces: list[ast.AST]) -> tuple[set[str], set[int]]:
         fresh = {n.id for n in ast.walk(piece) if isinstance(n, ast.Name)} - names
         names |= fresh
         pending += [n.value for n in assigned if n.value is not None and fresh & _stored(n)]
+        pending += [n.iter for n in listed if fresh & _stored(n)]
     return names, made
 
 
 def _stored(node: ast.AST) -> set[str]:
-    """Return the variables that an assignment sets, also a part of them."""
+    """Return the variables that an assignment or a loop sets, also a part of them."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return {n.id for target in targets if target is not None for n in ast.walk(target) if isinstance(n, ast.Name)}
 

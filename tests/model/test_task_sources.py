@@ -198,6 +198,16 @@ $schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
 command: torchrun --nproc_per_node 2 train.py --lr ${{inputs.lr}}
 environment: azureml:x@latest
 """
+AZURE_EACH = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+command: >-
+  pip install -r requirements.txt && python train.py --data ${{inputs.data}}
+distribution:
+  type: mpi
+  process_count_per_instance: 4
+resources:
+  instance_count: 2
+"""
 DSTACK = "type: task\nnodes: 2\ncommands:\n  - pip install torch\n  - torchrun --nproc_per_node 2 train.py\n"
 TASKFILE = """\
 version: '3'
@@ -224,6 +234,10 @@ COMPOSE = "services:\n  c:\n    entrypoint: torchrun --nproc_per_node=2\n    com
         (JOB, [8]),
         (RAYJOB, [4]),
         (AZURE, [2]),
+        (AZURE_EACH, [8]),
+        (AZURE_EACH.replace("mpi", "pytorch"), [8]),
+        (AZURE_EACH.replace("  instance_count: 2", "  {}"), [4]),
+        (AZURE_EACH.replace("  process_count_per_instance: 4\n", ""), [2]),
         (DSTACK, [2]),
         (TASKFILE, [2, 3]),
         (CIRCLE, [3]),

@@ -1,11 +1,12 @@
 """**What.** A distributed script names GPU 0: `"cuda:0"`, `.cuda(0)`, `torch.cuda.set_device(0)`,
-`map_location="cuda:0"`, `device_map={"": 0}`, `device_ids=[0]`.
+`map_location="cuda:0"`, `device_map={"": 0}`, `device_ids=[0]`. Or it gives safetensors the device `"cuda"`
+(`load_file(path, device="cuda")`, `accelerator.device.type`), which takes it for GPU 0 and asks for no current device.
 
 **Why it hurts.** All ranks of the machine put the model, or the weights that they load, on the same GPU. It runs out of
 memory at eight processes, NCCL refuses two ranks on one device, and the other GPUs stay empty.
 
 **Fix.** The device of the process: `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`, `accelerator.device`,
-`map_location="cpu"`, `device_map={"": local_rank}`.
+`map_location="cpu"`, `device_map={"": local_rank}`, `load_file(path, device=str(accelerator.device))`.
 
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
@@ -31,7 +32,7 @@ from dslint.python.events import Event
 from dslint.python.values import Value
 from dslint.python.varies import CLOCK, DATA, LOCAL, LOST, RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import DEVICE_TAGS, choices, device_words
+from dslint.rules.devices import DEVICE_TAGS, choices, device_words, is_bare_gpu
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.visible import VARIABLE
 from dslint.rules.ways import Decided, ways_to
@@ -45,7 +46,8 @@ META = RuleMeta(
     markers=(
         r"init_process_group|init_distributed|deepspeed|Accelerator|PartialState|Trainer|Fabric",
         r"cuda|device",
-        r"[\"']cuda:0[\"']|\.(?:cuda|to|set_device)\(0\)|device\([\"']cuda[\"'], *0\)|device_map=\{[\"']{2}: *0",
+        r"safetensors|[\"']cuda:0[\"']|\.(?:cuda|to|set_device)\(0\)|"
+        r"device\([\"']cuda[\"'], *0\)|device_map=\{[\"']{2}: *0",
     ),
     references=("https://pytorch.org/tutorials/intermediate/ddp_tutorial.html",),
     depends_on_run=True,
@@ -100,7 +102,8 @@ def _named(run: RunQuery, found: Happening) -> Iterator[tuple[Value, ast.AST]]:
         held = [other for items in event.items.values() for other in items]
         if any(value is moved for moved in event.items.get("map_location", ())):
             continue  # it moves what lay on one device to another
-        if words is not None and _FIRST <= words <= _FIRST | _WITHOUT and not (value in held and len(held) > 1):
+        is_first = words is not None and _FIRST <= words <= _FIRST | _WITHOUT and not (value in held and len(held) > 1)
+        if is_first or ("takes-first-gpu" in event.tags and is_bare_gpu(run, value)):
             yield value, node
 
 
@@ -144,12 +147,14 @@ def _replicates(run: RunQuery) -> bool:
 def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Finding:
     text = run.text(event.module, node)
     share = "they share its memory"
+    is_bare = "takes-first-gpu" in event.tags and is_bare_gpu(run, value)
+    first = "GPU 0, whichever is the current one," if is_bare else "GPU 0"
     several = run.context.processes_per_node.get_or(run.context.world_size.get_or(1)) > 1 or _replicates(run)
     return run.finding(
         META,
         event.module,
         node,
-        f"`{text}` is GPU 0 for every rank of a machine: {share if several else f'with several, {share}'}",
+        f"`{text}` is {first} for every rank of a machine: {share if several else f'with several, {share}'}",
         severity=None if several else Severity.INFO,
         hint='Use the device of the process, such as `torch.device("cuda", local_rank)` or `accelerator.device`',
         same=(value,),
@@ -159,8 +164,101 @@ def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Findin
 _HEAD = "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n    {}\n"
 _INIT = "dist.init_process_group('nccl')"
 _MAIN = "\n\nif __name__ == '__main__':\n    main()\n"
+_TENSORS = """\
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from safetensors import safe_open
+from safetensors.torch import load_file, load_model
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def warm_start(net, path, device):
+    net.load_state_dict(load_file(path, device=device))
+
+
+def parts(path, device):
+    with safe_open(path, framework="pt", device=device) as file:
+        return {key: file.get_tensor(key) for key in file.keys()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+    local_rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(local_rank)
+    dist.init_process_group("nccl")
+    net = torch.nn.Linear(8, 8).cuda()
+    %s
+    return DDP(net, device_ids=[local_rank])
+
+
+if __name__ == "__main__":
+    main()
+"""
+_WORD = '"cuda" if torch.cuda.is_available() else "cpu"'
+_PREPARED = """\
+from accelerate import Accelerator
+from safetensors.torch import load_file
+from torch import nn
+
+
+def main():
+    accelerator = Accelerator()
+    net = nn.Linear(8, 8)
+    net.load_state_dict(load_file("net.safetensors", device=%s))
+    return accelerator.prepare(net)
+
+
+if __name__ == "__main__":
+    main()
+"""
+_EIGHT = "accelerate launch --multi_gpu --num_processes 8 train.py\n"
 
 EXAMPLES = (
+    bad(
+        "safetensors takes the type of a device for GPU 0",
+        {"train.py": _PREPARED % "accelerator.device.type", "run.sh": _EIGHT},
+        at="train.py:9 warning",
+    ),
+    good(
+        "safetensors gets the device of the process",
+        {"train.py": _PREPARED % "str(accelerator.device)", "run.sh": _EIGHT},
+    ),
+    bad(
+        "safetensors, through a helper",
+        {"train.py": _TENSORS % f'warm_start(net, "net.safetensors", {_WORD})'},
+        at="train.py:12 warning",
+    ),
+    bad(
+        "a file of safetensors is opened",
+        {"train.py": _TENSORS % 'net.load_state_dict(parts("net.safetensors", "cuda"))'},
+        at="train.py:16 warning",
+    ),
+    bad(
+        "safetensors, by an option",
+        {
+            "train.py": _TENSORS % 'load_model(net, "net.safetensors", device=args.device)',
+            "run.sh": "torchrun --nproc_per_node 8 train.py\n",
+        },
+        at="train.py:28 warning",
+    ),
+    good(
+        "torch takes the word for the current device, and safetensors loads to the host or to a GPU by its number",
+        {
+            "torch.py": _TENSORS % 'net.load_state_dict(torch.load("net.pt", map_location="cuda"))',
+            "host.py": _TENSORS % 'warm_start(net, "net.safetensors", "cpu")',
+            "number.py": _TENSORS % 'warm_start(net, "net.safetensors", f"cuda:{local_rank}")',
+            "place.py": _TENSORS % 'warm_start(net, "net.safetensors", local_rank)',
+        },
+    ),
+    good(
+        "rank 0 alone loads by safetensors",
+        {"train.py": _TENSORS % 'if dist.get_rank() == 0:\n        warm_start(net, "net.safetensors", "cuda")'},
+    ),
     bad(
         "the model on GPU 0",
         {"train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN},

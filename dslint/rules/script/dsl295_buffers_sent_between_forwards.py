@@ -2,8 +2,9 @@
 
 **What.** `loss = criterion(model(real), model(fake))`, or a forward pass in a loop over crops or views, and one
 `backward()` (or `torch.autograd.grad`) after them, with a `DistributedDataParallel` model that broadcasts its buffers
-(the default). It holds `BatchNorm` layers (a ResNet of torchvision, too), or buffers that `forward` multiplies with or
-looks up (`register_buffer("kernel", ...)` and a convolution with it). The usual case is the discriminator of a GAN.
+(the default), or one that `accelerator.prepare` wraps in it. It holds `BatchNorm` layers (a ResNet of torchvision,
+too), or buffers that `forward` multiplies with or looks up (`register_buffer("kernel", ...)` and a convolution with
+it). The usual case is the discriminator of a GAN.
 
 **Why it hurts.** Each forward pass of DDP first copies the buffers of rank 0 (the running mean and variance) over those
 of this rank. Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the
@@ -30,7 +31,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, Loop, Node, Try, children, events
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import ClassAtom, Instance
+from dslint.rules.accelerators import prepared_ddps
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.intent import intends_several
 from dslint.rules.ownbuffers import kept_buffers
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
@@ -41,7 +44,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a DDP model that sends its buffers runs twice before one backward pass, which then raises",
-    markers=(r"torch|DDP|backward|init_process_group",),
+    markers=(r"torch|DDP|accelerat|backward|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
         "https://github.com/pytorch/pytorch/issues/22095",
@@ -139,6 +142,9 @@ def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, _Wra
     """Yield the wrappers that send buffers which a backward pass needs, with the call that made them."""
     synced = {a for e in tree if "converts-sync-batch-norm" in e.tags for a in instances(e.arguments.get("module"))}
     for event in tree:
+        if "prepares" in event.tags:
+            yield from _prepared(run, event, synced)
+            continue
         made = event.result.single if event.result is not None else None
         if "wraps-model" not in event.tags or not isinstance(made, Instance) or event.open:
             continue
@@ -146,13 +152,28 @@ def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, _Wra
         sends = event.arguments.get("broadcast_buffers")
         if not is_ddp or (sends is not None and sends.constants != (True,)):
             continue
-        if not synced & event.modules and any(_keeps_statistics(run, atom) for atom in event.modules):
-            yield made, (event, _STATISTICS)
-            continue
-        classes = {atom.cls for atom in event.modules if isinstance(atom.cls, ClassAtom)}
-        kept = sorted(name for cls in classes for name in kept_buffers(cls.node))
-        if kept:
-            yield made, (event, f"its buffer `{kept[0]}`")
+        what = _needed(run, event.modules, synced)
+        if what:
+            yield made, (event, what)
+
+
+def _prepared(run: RunQuery, event: Event, synced: set[Instance]) -> Iterator[tuple[Instance, _Wrapper]]:
+    """Yield the models that accelerate wraps in DDP, where the script is for several processes."""
+    if run.context.world_size.get_or(0) <= 1 and not intends_several(run):
+        return
+    for made, modules in prepared_ddps(run, event, "broadcast_buffers").items():
+        what = _needed(run, modules, synced)
+        if what:
+            yield made, (event, what)
+
+
+def _needed(run: RunQuery, modules: frozenset[Instance], synced: set[Instance]) -> str:
+    """Return the buffers of some modules that a backward pass needs, in words; nothing where there are none."""
+    if not synced & modules and any(_keeps_statistics(run, atom) for atom in modules):
+        return _STATISTICS
+    classes = {atom.cls for atom in modules if isinstance(atom.cls, ClassAtom)}
+    kept = sorted(name for cls in classes for name in kept_buffers(cls.node))
+    return f"its buffer `{kept[0]}`" if kept else ""
 
 
 def _keeps_statistics(run: RunQuery, atom: Instance) -> bool:
@@ -307,8 +328,53 @@ gan = Gan()
 for real, fake in torch.load("batches.pt"):
     gan.step(real, fake)
 """
+_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
+from torch import nn
 
+from model import Critic
+
+
+def score(net, *waves):
+    return [net(wave).mean() for wave in waves]
+
+
+def main(loader):
+    accelerator = Accelerator(%s)
+    gen, critic = %s
+    optimizer = torch.optim.AdamW(critic.parameters())
+    gen, critic, optimizer, loader = accelerator.prepare(gen, critic, optimizer, loader)
+    for mel, wave in loader:
+        real, fake = %s
+        optimizer.zero_grad()
+        accelerator.backward(fake - real)
+        optimizer.step()
+
+
+main(torch.load("batches.pt"))
+"""
+
+
+def _accelerate(
+    told: str = "", models: str = "nn.Linear(8, 8), Critic()", run: str = "critic(wave), critic(gen(mel).detach())"
+) -> dict[str, str]:
+    train = _ACCELERATE % (told, models, run)
+    return {"train.py": train, "model.py": _MODEL, "run.sh": "accelerate launch --multi_gpu --num_processes 2 train.py"}
+
+
+_VIEW = "kwargs_handlers=[DistributedDataParallelKwargs(%s)]"
 EXAMPLES = (
+    bad("accelerate wraps the critic", _accelerate(), at="train.py:19 warning"),
+    bad("through a helper", _accelerate(run="score(critic, wave, gen(mel).detach())"), at="train.py:10 warning"),
+    bad("accelerate gives DDP another setting", _accelerate(_VIEW % "gradient_as_bucket_view=True"),
+        at="train.py:19 warning"),
+    good("accelerate wraps, and no buffers are sent", _accelerate(_VIEW % "broadcast_buffers=False")),
+    good("accelerate wraps a critic without buffers", _accelerate(models="Critic(), Critic(norm=False)")),
+    good("accelerate wraps a synchronised critic", _accelerate(
+        models="nn.Linear(8, 8), nn.SyncBatchNorm.convert_sync_batchnorm(Critic())")),
+    good("the critic runs once", _accelerate(run="critic(torch.cat([wave, gen(mel).detach()])).chunk(2)")),
     bad("a buffer of the project", {
         "train.py": _TRAIN % ("Critic()", "", _TWICE),
         "model.py": _KERNEL % "nn.functional.conv2d(x, self.kernel, groups=8)"}, at="train.py:14 warning"),

@@ -4,7 +4,7 @@
 comes to uses it: `writer.add_scalar(...)` where `writer` is `None` elsewhere, or `wandb.log(...)` where only rank 0 has
 called `wandb.init`. Or a function returns the path of a checkpoint on the main process alone, and every rank loads it;
 or it returns the merged results there and `None` elsewhere, and every rank takes their `len()`, an item, or goes
-through them.
+through them. Or rank 0 alone keeps an average of the weights, and every rank sets or reads an attribute of it.
 
 **Why it hurts.** On one GPU the only process is rank 0, and all is well. On several, every other rank stops at its
 first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`.
@@ -68,13 +68,14 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.occurrences("loads", "reads-file"):
         if not found.event.may and _is_for_all(found):
             yield from _without_path(run, found.event)
+    told: set[ast.AST] = set()
     for found in run.happenings("missing-object", "needs-run"):
         if found.event.may or not _is_for_all(found):
             continue
         if "needs-run" in found.event.tags:
             yield from _without_run(run, found.event, started)
         else:
-            yield from _without_object(run, found.event)
+            yield from _without_object(run, found.event, told)
 
 
 def _is_for_all(found: Happening) -> bool:
@@ -108,8 +109,8 @@ def _is_elsewhere(run: RunQuery, lanes: int) -> bool:
     return all(worlds.lanes[lane][2] > 0 for lane in range(worlds.count) if lanes >> lane & 1)
 
 
-def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
-    """Yield a call of a method on ranks where the object is `None`."""
+def _without_object(run: RunQuery, event: Event, told: set[ast.AST]) -> Iterator[Finding]:
+    """Yield a use of an object on ranks where it is `None`; of its attributes the first, which raises."""
     value = event.receiver
     if value is None or event.lanes != run.machine.worlds.full or not _is_missing(value):
         return
@@ -117,7 +118,12 @@ def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
     is_tested = origin is not None and isinstance(origin[1], ast.If | ast.IfExp)
     if not is_tested and (origin is not None or not _is_returned(event)):
         return  # `next(items, None)`: the items of a rank end, and no test has made the thing
-    why = _WITHOUT.get(event.api.rpartition(".")[2], "`None` has no such method")
+    is_attribute = isinstance(event.node, ast.Attribute)
+    made = origin[1] if origin is not None else event.node
+    if is_attribute and made in told:
+        return
+    told.add(made)
+    why = _WITHOUT.get(event.api.rpartition(".")[2], f"`None` has no such {'attribute' if is_attribute else 'method'}")
     yield _finding(run, event, why, run.origin(value, "only some ranks make it, the others have `None`"))
 
 
@@ -126,7 +132,7 @@ def _is_returned(event: Event) -> bool:
     node = event.node
     if event.api.endswith(".__len__") and isinstance(node, ast.Call) and node.args:
         node = node.args[0]
-    elif isinstance(node, ast.Subscript):
+    elif isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value
@@ -170,14 +176,16 @@ def _finding(
 ) -> Finding:
     is_special = event.api.rpartition(".")[2] in _WITHOUT
     called = run.text(event.module, event.node if is_special else getattr(event.node, "func", event.node))
+    verb = "uses" if is_special else "calls"
+    if isinstance(event.node, ast.Attribute):
+        verb = "reads" if isinstance(event.node.ctx, ast.Load) else "sets"
     return run.finding(
         META,
         event.module,
         event.node,
         f"each machine calls `{called}`, but only the first made what it needs: on the others it raises ({why})"
         if is_elsewhere
-        else f"every rank {'uses' if is_special else 'calls'} `{called}`, but only some ranks made what it needs: the"
-        f" others raise ({why})",
+        else f"every rank {verb} `{called}`, but only some ranks made what it needs: the others raise ({why})",
         severity=Severity.WARNING if is_elsewhere else None,
         hint="Put the test of the rank around this call too, and leave collectives outside of it",
         related=related,  # type: ignore[arg-type]
@@ -298,7 +306,76 @@ for step in range(100):
         wandb.log({"step": step})
 accelerator.wait_for_everyone()
 """
+_AVERAGE = """\
+import copy
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Average:
+    def __init__(self, net, updates=0):
+        self.net, self.updates = copy.deepcopy(net).eval(), updates
+
+
+class Run:
+    def __init__(self, net):
+        dist.init_process_group("nccl")
+        self.is_main = dist.get_rank() == 0
+        self.model = DDP(net)
+        self.average = Average(net) if self.is_main else None
+
+    def resume(self, state):
+        self.model.module.load_state_dict(state["model"])
+        %s
+
+
+Run(torch.nn.Linear(8, 8)).resume(torch.load("last.pt", map_location="cpu"))
+"""
+_GIVEN = """import torch
+from accelerate import Accelerator
+from torch.optim.swa_utils import AveragedModel
+
+
+def average_of(accelerator, net):
+    if accelerator.is_main_process:
+        return AveragedModel(net)
+    return %s
+
+
+def main(net, loader):
+    accelerator = Accelerator()
+    average = average_of(accelerator, net)
+    model = accelerator.prepare(net)
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+    print(average.n_averaged)
+
+
+main(torch.nn.Linear(8, 8), torch.load("batches.pt"))
+"""
 EXAMPLES = (
+    bad(
+        "an attribute of an average is set",
+        {"train.py": _AVERAGE % 'self.average.updates = state["updates"]'},
+        at="train.py:22 error",
+    ),
+    bad(
+        "a part of an average is read",
+        {"train.py": _AVERAGE % 'self.average.net.load_state_dict(state["average"])'},
+        at="train.py:22 error",
+    ),
+    bad("an attribute of what a function returns", {"train.py": _GIVEN % "None"}, at="train.py:18 error"),
+    good("the others have another average", {"train.py": _GIVEN % "AveragedModel(net, torch.device('cpu'))"}),
+    good(
+        "the average is asked",
+        {"train.py": _AVERAGE % 'if self.average:\n            self.average.updates = state["updates"]'},
+    ),
+    good(
+        "rank 0 alone sets it",
+        {"train.py": _AVERAGE % 'if self.is_main:\n            self.average.updates = state["updates"]'},
+    ),
     bad(
         "the first process of each machine logs, that of the job has begun",
         {"train.py": _LOCAL % "local_"},

@@ -11,7 +11,7 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import text_may_start
 from dslint.model.launch.commandlines import IMAGE_DECIDES
-from dslint.model.launch.sources import machinegpus, machinenodes
+from dslint.model.launch.sources import azureml, machinegpus, machinenodes
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
@@ -58,9 +58,20 @@ class _Reader:
         elif "kind" in data and "apiVersion" in data:
             yield from self._resource(data)
         elif isinstance(data.get("command"), str) and _AZURE & set(data):
-            yield from self._text("/command", self._variables("/environment_variables"), cwd=_IMAGE, is_open=True)
+            yield from self._azure(data)
         else:
             yield from self._of_runners(data)
+
+    def _azure(self, data: dict[str, Any]) -> Iterator[Snippet]:
+        """``command`` of a job of Azure ML, in as many processes as its ``distribution`` says."""
+        variables = self._variables("/environment_variables")
+        command = azureml.started(data, data["command"])
+        if command == data["command"]:
+            yield from self._text("/command", variables, cwd=_IMAGE, is_open=True)
+        elif text_may_start(command):
+            written = _EXPRESSION.sub(lambda m: unset(len(m[0])), command)
+            span = self.doc.values["/command"]
+            yield Snippet(written, 0, span, variables, frozenset(variables), True, _IMAGE, command)
 
     def _of_runners(self, data: dict[str, Any]) -> Iterator[Snippet]:
         """A Taskfile, a task of dstack, jobs of GitLab."""

@@ -1,0 +1,213 @@
+"""A `DistributedSampler` repeats samples to fill the last round, and an evaluation counts them twice.
+
+**What.** The loader of an evaluation has a `DistributedSampler`. Each rank adds up hits, losses and the number of
+samples of its share, the sums are added up over the ranks with `all_reduce`, and a metric is their quotient.
+
+**Why it hurts.** The sampler gives every rank the same number of samples: where the data set is no multiple of the
+number of ranks, it takes the first ones again. They count twice, so the metric is not that of the data set, changes
+with the number of GPUs, and the count is larger than the data set. With few samples, or samples that are long, it
+decides which checkpoint is the best. With one process all is right.
+
+**Fix.** Give each rank its part without padding: `Subset(data, range(rank, len(data), world_size))`, since nothing in
+the loop waits for other ranks. Or leave out on each rank what its sampler has repeated.
+
+**When it stays quiet.** `drop_last=True` of the sampler; other samplers; a mean that each rank computes for itself;
+code that speaks of duplicates, of a remainder or of what is divisible, or that cuts results; data sets of torchvision
+with a length of their own, which is round; a loop that trains, or in which the ranks wait for each other; one process.
+
+**Evidence.** Two gloo ranks, torch 2.13, seven samples: each rank goes through four, the sum of the counts is eight,
+and the first sample counts twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, events
+from dslint.python.values import Instance, Value
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.evaluations import Evaluation, shared_evaluations
+from dslint.rules.parted import function_around
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL698",
+    name="evaluation-counts-padding",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="samples that a `DistributedSampler` repeats to fill the last round count twice in a metric",
+    markers=(r"DistributedSampler", r"reduce"),
+    references=(
+        "https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
+        "https://github.com/RUCAIBox/RecBole/pull/1872",
+        "https://github.com/pytorch/pytorch/issues/25162",
+    ),
+    depends_on_run=True,
+)
+_SAMPLER = "torch.utils.data.DistributedSampler"
+# Who writes this has thought of what the sampler repeats.
+_KNOWS = re.compile(
+    r"(?i)duplicat|divisible|total_size|remainder|unique|_seen\b|\[: *(?:len\(|n_|num_)|dedup|extra_samples|exact_eval"
+    r"|%[ ]*[\w.]*(?:world_size|num_replicas|num_proc)|//[ ]*[\w.]*(?:world_size|num_replicas|num_proc)"
+)
+_FOLDERS = ("torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder")
+# How code counts samples: one by one, a batch of them, or what is true of them.
+_COUNTS = re.compile(r"\blen\(|\.size\(|\.shape\b|\.numel\(|\.sum\(|\b1(?:\.0)?\b|batch_size|\.nelement\(")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each sampler that fills up shares whose counts are added up over the ranks."""
+    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
+        return
+    loaders = {found.event.node: found for found in run.occurrences("makes-loader") if _fills_up(run, found.event)}
+    for found in shared_evaluations(run, loaders):
+        if _is_sum(found.joined) and _adds_counts(found) and not _waits(found) and not _knows(found):
+            yield _finding(run, found)
+
+
+def _fills_up(run: RunQuery, event: Event) -> bool:
+    """Return whether a loader certainly has a sampler that repeats samples."""
+    given = event.arguments.get("sampler")
+    atom = given.single if given is not None else None
+    made = run.makers.get(atom) if isinstance(atom, Instance) and atom.cls == _SAMPLER else None
+    if made is None or made.open or event.open or made.may:
+        return False
+    drops = made.arguments.get("drop_last")
+    return (drops is None or drops.constants == (False,)) and not _is_round(made.arguments.get("dataset"))
+
+
+def _is_round(data: Value | None) -> bool:
+    """Return whether a data set is one of torchvision with a length of its own: these are round."""
+    names = [atom.cls for atom in instances(data) if isinstance(atom.cls, str)]
+    return any(name.startswith("torchvision.datasets.") and name not in _FOLDERS for name in names)
+
+
+def _is_sum(event: Event) -> bool:
+    operation, group = event.nodes.get("op"), event.arguments.get("group")
+    is_whole = group is None or group.constants == (None,)
+    is_sum = operation is None or ast.unparse(operation).endswith("SUM")
+    return event.api.endswith((".all_reduce", ".reduce")) and is_sum and is_whole
+
+
+def _adds_counts(found: Evaluation) -> bool:
+    """Return whether the loop adds up a number of samples, and not only means of batches."""
+    for node in ast.walk(found.loop.node):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            text = ast.unparse(node.value)
+            if _COUNTS.search(text):
+                return True
+    return False
+
+
+def _waits(found: Evaluation) -> bool:
+    return any("collective" in event.tags for event in events(found.loop.body))
+
+
+def _knows(found: Evaluation) -> bool:
+    """Return whether the code around the loop, the reduction or the loader speaks of what is repeated."""
+    for place in (found.loop, found.joined, found.loader.event):
+        scope = function_around(place.module, place.node)
+        if _KNOWS.search(place.module.text(scope) if scope is not None else place.module.code):
+            return True
+    return False
+
+
+def _finding(run: RunQuery, found: Evaluation) -> Finding:
+    event = found.loader.event
+    atom = instances(event.arguments["sampler"])[0]
+    made = run.makers[atom]
+    return run.finding(
+        META,
+        made.module,
+        made.node,
+        "This sampler repeats samples to fill the last round, and the evaluation counts them twice",
+        hint="Take `Subset(data, range(rank, len(data), world_size))`, or leave out what is repeated",
+        related=(
+            run.location(found.loop.module, found.loop.node, "counts the samples of the share"),
+            run.location(found.joined.module, found.joined.node, "adds the counts up over the ranks"),
+        ),
+    )
+
+
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, Subset
+
+
+def loaders(train, val, rank, world):
+    sampler = DistributedSampler(train, drop_last=True)
+    part = %s
+    return DataLoader(train, 8, sampler=sampler), DataLoader(%s)
+
+
+@torch.no_grad()
+def evaluate(model, loader):
+%s
+
+
+def main(net, train, val):
+    dist.init_process_group("gloo")
+    model = DDP(net)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader, val_loader = loaders(train, val, dist.get_rank(), dist.get_world_size())
+    for epoch in range(10):
+        loader.sampler.set_epoch(epoch)
+        for x, y in loader:
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        print(evaluate(model, val_loader))
+
+
+main(torch.load("net.pt"), torch.load("train.pt"), torch.load("val.pt"))
+"""
+_VECTOR = """\
+    totals = torch.zeros(2)
+    for x, y in loader:
+        for line, label in zip(model(x), y):
+            totals += torch.tensor([float(line.argmax() == label), 1.0])
+    dist.all_reduce(totals)
+    return (totals[0] / totals[1]).item()"""
+_NUMBERS = """\
+    hits, count = 0, 0
+    for x, y in loader:
+        hits += (model(x).argmax(1) == y).sum().item()
+        count += len(y)
+    sums = torch.tensor([hits, count])
+    dist.all_reduce(sums, op=dist.ReduceOp.SUM)
+    return sums[0].item() / sums[1].item()"""
+_TWO = """\
+    loss, seen = torch.zeros(1), torch.zeros(1)
+    for x, y in loader:
+        loss += torch.nn.functional.cross_entropy(model(x), y, reduction="sum")
+        seen += x.size(0)
+    for value in (loss, seen):
+        dist.all_reduce(value)
+    return (loss / seen).item()"""
+_MEANS = """\
+    losses = []
+    for x, y in loader:
+        losses.append(torch.nn.functional.cross_entropy(model(x), y))
+    mean = torch.stack(losses).mean()
+    dist.all_reduce(mean)
+    return mean.item() / dist.get_world_size()"""
+_PADDED, _SHUFFLED = "DistributedSampler(val, shuffle=False)", "DistributedSampler(val, num_replicas=world, rank=rank)"
+_CUT = "DistributedSampler(val, shuffle=False, drop_last=True)"
+_OWN = "Subset(val, range(rank, len(val), world))"
+_TOLD = "    # the sampler duplicates a few samples\n"
+
+EXAMPLES = (
+    bad("a tensor of sums", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _VECTOR)}, "train.py:9 warning"),
+    bad("two numbers", {"train.py": _TRAIN % (_SHUFFLED, "val, 8, sampler=part", _NUMBERS)}, "train.py:9 warning"),
+    bad("one after the other", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _TWO)}, "train.py:9 warning"),
+    good("parts without padding", {"train.py": _TRAIN % (_OWN, "part, 8", _VECTOR)}),
+    good("the rest is dropped", {"train.py": _TRAIN % (_CUT, "val, 8, sampler=part", _NUMBERS)}),
+    good("means of the ranks", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _MEANS)}),
+    good("the code knows", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _TOLD + _NUMBERS)}),
+)
