@@ -3517,7 +3517,7 @@ RULES: tuple[RuleInfo, ...] = (
         name="network-interface-value",
         kind="launch",
         severity="warning",
-        summary="A list of network interfaces that Gloo cannot read, or that leaves NCCL the loopback",
+        summary="A value for network interfaces that Gloo or NCCL cannot use, or that leaves NCCL the loopback",
         module="dslint.rules.launch.dsl375_network_interface_value",
         needs=(
             "NCCL_SOCKET_IFNAME",
