@@ -9,8 +9,8 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES`, `--gpus-per-task=1`); in servers and
-demos (gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also by
-`world_size=1`, or one on each machine; for an `Accelerator` that prepares nothing; in tests. Where no launch command
+demos (gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also
+by `world_size=1`, or one on each machine; for an `Accelerator` that prepares nothing; in tests. Where no launch command
 tells how many processes a machine runs, and the script wraps no model for several ranks that talk by NCCL, it is an
 information.
 
