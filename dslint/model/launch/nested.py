@@ -21,6 +21,7 @@ from dslint.model.launch.texts import may_start
 from dslint.model.shell.batchjob import job_directives, job_variables
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
 from dslint.model.shell.functions import bind_words
+from dslint.model.shell.overwriting import marked, sets_again
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.values import read_statements
@@ -209,7 +210,8 @@ class TextReader:
             return
         self.left_out += [name.location] if reader.left_out else []
         for command in (*found, *reader.called):
-            inner = replace(under([command], invocation)[0], called_from=(name.location, *command.called_from))
+            env = marked(command.env, invocation.env, source.path)
+            inner = replace(under([command], invocation)[0], called_from=(name.location, *command.called_from), env=env)
             if inner not in self.called:
                 self.called.append(inner)
 
@@ -334,7 +336,7 @@ def _takes(text: str, arguments: Sequence[Word], names: set[str]) -> bool:
     """A script reads its arguments, or one of these variables, itself or through a launcher."""
     if any(w.text is not None for w in arguments) and _ARGUMENT.search(text):
         return True
-    return bool(names) and not names.isdisjoint({*_NAME.findall(text), *READ})
+    return bool(names) and (not names.isdisjoint({*_NAME.findall(text), *READ}) or sets_again(text, names))
 
 
 def _without_escapes(body: str) -> str:

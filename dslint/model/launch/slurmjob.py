@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dslint.core.fact import Fact, absent, known, product, unknown
+from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.launch.launchers.base import Parsed, World, env_count
 from dslint.model.launch.launchers.counts import MACHINE_GPUS, slurm_tasks
@@ -92,3 +93,20 @@ def _count(flag: Flag) -> Fact[int]:
         return unknown("not one number", flag.location)
     origins = flag.value.origins if flag.value is not None else ()
     return known(int(match[1]), flag.location.labelled(f"{flag.name} {text}"), *origins)
+
+
+def one_gpu_of_task(command: LaunchCommand) -> Location | None:
+    """Where Slurm is asked to show each task one GPU."""
+    flags = {flag.name: flag for flag in (*command.outer_flags, *command.launcher_flags)}
+    bind = flags.get("--gpu_bind") or flags.get("--gpu-bind")
+    if bind is not None:
+        return bind.location if _text_of(bind).startswith(("single:1", "per_task:1")) else None
+    own = flags.get("--gpus_per_task") or flags.get("--gpus-per-task")
+    if own is not None:
+        return own.location if _text_of(own) == "1" else None
+    job = command.env.get("SBATCH_GPUS_PER_TASK")
+    return job.origins[0] if job is not None and job.get_or("") == "1" and job.origins else None
+
+
+def _text_of(flag: Flag) -> str:
+    return (flag.value.text or "") if flag.value is not None else ""

@@ -125,4 +125,4 @@ def local_rank(
     if parser is None:
         return None
     first = parser.whole or parser  # the words of a launcher stand in front of a command
-    return workspace.memo("local rank", script, lambda source: local_rank_of(first, source))
+    return workspace.memo("local rank", script, lambda source: local_rank_of(first, source, workspace))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
 from dslint.model.deepspeed.batch import accumulation_of, read_batch
+from dslint.model.launch.slurmjob import one_gpu_of_task
 from dslint.model.plan.config import stage_of
 from dslint.model.plan.launches import launches_of
 from dslint.model.plan.users import OWN_RULES, User, agreed_reader
@@ -49,6 +50,7 @@ def contexts_for(
             processes_per_node=_agreed([p.processes_per_node for p in users]),
             nodes=_agreed([p.nodes for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
+            gpus_of_task=_agreed([_gpus_of_task(p) for p in users]),
             launches=launches_of(users),
         )
     readers = readers or {}
@@ -93,6 +95,11 @@ def _configs_by_script(
 
 def _accumulation_of_run(plan: RunPlan) -> Fact[int]:
     return unknown(_CHANGED) if plan.config_is_rewritten else accumulation_of(plan.batch, plan.batch_world)
+
+
+def _gpus_of_task(plan: RunPlan) -> Fact[int]:
+    place = one_gpu_of_task(plan.command) if plan.command.launcher == "srun" else None
+    return known(1, place) if place is not None else absent()
 
 
 def _client(plan: RunPlan) -> Fact[str]:

@@ -59,6 +59,7 @@ from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
+from dslint.model.plan.trainernodes import nodes_asked, trainer_nodes
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -111,7 +112,8 @@ class RunPlan:
     several; ``unused`` a config of `accelerate launch` for several processes that the text names and nobody reads.
     ``degrees``: those of parallelism that its processes cannot have; ``mesh``: the device mesh of the script;
     ``layer_class``: a class of layers for FSDP that the model does not have; ``unexported``: variables for the script
-    that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for.
+    that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for,
+    ``machines`` how many machines, where nothing tells of others.
     ``local_device``: where it takes the device with the number of its task.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
@@ -162,6 +164,7 @@ class RunPlan:
     unexported: tuple[tuple[str, Location], ...] = ()
     own_devices: OwnDevices | None = None
     local_device: Location | None = None
+    machines: Fact[int] = field(default_factory=absent)
 
     @property
     def handover(self) -> Handover | None:
@@ -340,6 +343,9 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         plan,
         ranks=joins_others(command, script, unused, workspace) if devices.get_or(2) > 1 else None,
         devices=devices,
+        machines=nodes_asked(workspace.memo("trainer nodes", script, trainer_nodes), command, given, around)
+        if script
+        else absent(),
         unused=unused,
         degrees=misfit_degrees(command, files, plan.world_size),
         layer_class=wrong_layer_class(command, script, (plan.accelerate,), given, around),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.source import Location, Span
+from dslint.model.shell.addresses import has_output, is_address
 from dslint.model.shell.arrays import EMPTY_MAP, element_key, named_element, with_elements
 from dslint.model.shell.braces import brace_expanded
 from dslint.model.shell.effects import side_effects
@@ -117,9 +118,9 @@ class AssignmentReader:
             except UnfinishedWordError:
                 raise UnknownWordError from None
             except UnknownWordError as error:
-                error.why = error.why or reason_of(raw[begin:])
+                _explain(error, raw[begin:], self.location(span))
                 is_other = match["append"] or match["index"] or isinstance(error, ForkNeededError)
-                given = None if is_other else _unknown_input(raw[begin:], error.why, state, world)
+                given = None if is_other else _unknown_input(raw[begin:], error, state, world)
                 if given is None:
                     raise
                 return given
@@ -251,12 +252,19 @@ def _mention(command: str, name: str, flags: list[str], scope: Scope) -> None:
         scope.values.pop(name, None)
 
 
-def _unknown_input(raw: str, why: str, scope: Scope, world: World) -> Unknown | None:
+def _explain(error: UnknownWordError, raw: str, place: Location) -> None:
+    error.why = error.why or reason_of(raw)
+    if has_output(raw):
+        error.addresses = (place,) if is_address(raw) else ()
+
+
+def _unknown_input(raw: str, error: UnknownWordError, scope: Scope, world: World) -> Unknown | None:
     """The value of ``X=$Y``, where the caller may hand ``Y`` over; ``None`` when it is something else."""
     name = _INPUT.fullmatch(raw)
     if name is None:
         return None
-    return Unknown(why, is_input=not scope.open and scope.held(name[1], world) is UNSET)
+    is_input = not scope.open and scope.held(name[1], world) is UNSET
+    return Unknown(error.why, is_input, error.addresses)
 
 
 def _as_integer(text: str, match: re.Match[str], lookup: Lookup, is_certain: bool, scope: Scope) -> str:

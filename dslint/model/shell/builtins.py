@@ -14,6 +14,7 @@ from dslint.model.shell.flow.choices import TOO_MANY, UNSET, Choice, Unknown, Wo
 from dslint.model.shell.flow.trees import mapped, tree_of
 from dslint.model.shell.folder import changed_directory
 from dslint.model.shell.functions import argument, bind
+from dslint.model.shell.overwriting import before, mark_sourced
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.setters import values_set
@@ -205,7 +206,9 @@ def _source(reader: CommandReader, arguments: list[str], scope: Scope) -> bool:
         return True
     chain.append(source.path)
     script, scope.script = scope.script, source.path
+    old = before(scope)
     reader.read_other(source, scope)
+    mark_sourced(scope, old, reader.doc.source.path, source.path)
     scope.script = script
     chain.pop()
     return True

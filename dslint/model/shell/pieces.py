@@ -71,6 +71,10 @@ class Lookup:
         """Why the name is not known."""
         raise NotImplementedError
 
+    def addresses(self, name: str) -> tuple[Location, ...]:  # noqa: ARG002
+        """Where the name got the address of a machine."""
+        return ()
+
     @property
     def folder(self) -> str | None:
         """The directory that the file is in, ``None`` when nobody knows."""
@@ -93,7 +97,7 @@ class Lookup:
             value = self._own(name) if self.is_unset(name) else None
             self.has_default = had_default
         if value is None:
-            raise UnknownWordError(self.reason(name))
+            raise UnknownWordError(self.reason(name), self.addresses(name))
         if len(value.text) > _MAX_LENGTH or (value.items is not None and len(value.items) > _MAX_LENGTH // 10):
             raise UnknownWordError
         self.has_default |= value.is_default
@@ -114,11 +118,15 @@ class Lookup:
 
 
 class UnknownWordError(Exception):
-    """Part of the word is not known; ``why`` says why, as far as anybody can say."""
+    """Part of the word is not known; ``why`` says why, as far as anybody can say.
 
-    def __init__(self, why: str = "") -> None:
+    ``addresses`` is where the address of a machine is asked for that it is.
+    """
+
+    def __init__(self, why: str = "", addresses: tuple[Location, ...] = ()) -> None:
         super().__init__(why)
         self.why = why
+        self.addresses = addresses
 
 
 @dataclass(slots=True)

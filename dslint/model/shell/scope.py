@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
 from dslint.model.launch.command import Condition
 from dslint.model.shell.flow.choices import (
     TOO_MANY,
@@ -266,7 +267,9 @@ class Scope:
             return absent()  # arrays stay in the shell
         if isinstance(held, Value):
             return known(with_returns(held.text), *held.origins)
-        return absent() if held is UNSET else unknown(held.why or f"`{name}` is computed")
+        if held is UNSET:
+            return absent()
+        return unknown(held.why or f"`{name}` is computed", *getattr(held, "addresses", ()))
 
     def environment(self, world: World | None = None) -> dict[str, Fact[str]]:
         """What a command started here finds in its environment, as far as this script sets it."""
@@ -317,6 +320,10 @@ class _View(Lookup):
     def reason(self, name: str) -> str:
         held = self._scope.held(name, self._world)
         return held.why if isinstance(held, Unknown) else _unset_reason(name, self._scope.open)
+
+    def addresses(self, name: str) -> tuple[Location, ...]:
+        held = self._scope.held(name, self._world)
+        return held.addresses if isinstance(held, Unknown) else ()
 
     @property
     def home(self) -> str | None:

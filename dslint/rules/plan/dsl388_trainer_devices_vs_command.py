@@ -1,14 +1,17 @@
 """**What.** Lightning's `Trainer(devices=2)`, also through an option of the script (`--num_gpus 2`), is started with
-another number of devices: `CUDA_VISIBLE_DEVICES=0` around plain `python`, or `torchrun --nproc_per_node=4`.
+another number of devices: `CUDA_VISIBLE_DEVICES=0` around plain `python`, or `torchrun --nproc_per_node=4`. Or it has
+`num_nodes=4`, also through a file of settings, and the command starts one machine.
 
 **Why it hurts.** With fewer visible devices the Trainer stops: `MisconfigurationException: You requested gpu: [0, 1]
 But your machine only has: [0]`. Under torchrun Lightning starts nothing itself, takes its world from the launcher,
-and stops where the product of `devices` and `num_nodes` is another one.
+and stops where the product of `devices` and `num_nodes` is another one. `num_nodes` is the number of machines: with 4,
+`python train.py` starts the processes of one and waits for those of three others, until a time limit.
 
-**Fix.** `devices="auto"`, or the same number in both places.
+**Fix.** `devices="auto"`, or the same number in both places; `num_nodes: 1` for one machine.
 
 **When it stays quiet.** When one of the numbers is not known, for lists of devices, Trainers with `plugins`, and
-under Slurm (DSL693, DSL446).
+under Slurm (DSL693, DSL446). For machines, where the script, the command or the text around it names `NODE_RANK`,
+`MASTER_ADDR`, Slurm, nodes or several machines, and in projects with batch jobs.
 
 **Evidence.** `device_parser.py` and `TorchElasticEnvironment.validate_settings` of pytorch-lightning 2.0 to 2.6.
 """
@@ -30,11 +33,11 @@ META = RuleMeta(
     name="trainer-devices-vs-command",
     kind="plan",
     severity=Severity.WARNING,
-    summary="A Trainer of Lightning asks for another number of devices than its command gives it",
+    summary="A Trainer of Lightning asks for other devices or machines than its command gives it",
     depends_on_run=True,
     no_experiment="it takes GPUs and Lightning; the tests stand in the sources of Lightning",
     references=("https://lightning.ai/docs/pytorch/stable/accelerators/gpu_basic.html",),
-    needs=("devices",),
+    needs=("devices", "machines"),
 )
 
 _TRAIN = """\
@@ -52,7 +55,39 @@ trainer.fit(Model(), Data())
 """
 _OPTION, _NUMBER = {"train.py": _TRAIN % "args.num_gpus"}, {"train.py": _TRAIN % 4}
 
+_NODES = _TRAIN.replace("devices=%s", "devices=4, num_nodes=%s")
+_FILE = (
+    "import argparse\n\nimport pytorch_lightning as pl\nfrom omegaconf import OmegaConf\n\n"
+    "from mine import Data, Model\n\n"
+    'parser = argparse.ArgumentParser()\nparser.add_argument("--config", default="conf/a.yaml")\n'
+    "args = parser.parse_args()\ncfg = OmegaConf.load(args.config)\n"
+    'trainer = pl.Trainer(accelerator="gpu", %s, strategy="ddp")\ntrainer.fit(Model(), Data())\n'
+)
+_BY_FILE = {"conf/a.yaml": "lr: 0.1\nnum_nodes: 4\n", "train.py": _FILE % "num_nodes=cfg.num_nodes"}
+_IN_DOCS = "# Training\n\n    python train.py --config conf/a.yaml\n"
+
 EXAMPLES = (
+    bad("a number of machines in the settings", {"README.md": _IN_DOCS, **_BY_FILE}, "conf/a.yaml:2"),
+    bad("a section of the settings, spread", {
+        "conf/a.yaml": "trainer:\n  max_epochs: 3\n  num_nodes: 2\n", "train.py": _FILE % "**cfg.trainer",
+        "run.sh": "python train.py\n",
+    }, "conf/a.yaml:3"),
+    bad("a key of the settings, by a name", {
+        "conf/a.yaml": "trainer:\n  nodes: 2\n",
+        "train.py": (_FILE % "num_nodes=machines").replace(
+            "trainer = pl", "machines = cfg['trainer']['nodes']\ntrainer = pl"),
+        "run.sh": "python train.py --config=conf/a.yaml\n",
+    }, "conf/a.yaml:2"),
+    bad("a number of machines in the script", {"run.sh": "python train.py\n", "train.py": _NODES % 2}, "train.py:10"),
+    bad("a number of machines under torchrun", {
+        "run.sh": "torchrun --standalone --nproc_per_node=4 train.py\n", "train.py": _NODES % 2,
+    }, "train.py:10"),
+    good("one machine", {"README.md": _IN_DOCS, **_BY_FILE, "conf/a.yaml": "lr: 0.1\nnum_nodes: 1\n"}),
+    good("a text that speaks of the others", {
+        "README.md": _IN_DOCS + "\nRun it on each node, with its own `NODE_RANK`.\n", **_BY_FILE,
+    }),
+    good("the rank of the node", {"run.sh": "NODE_RANK=$1 python train.py\n", "train.py": _NODES % 2}),
+    good("another number from the command", {"run.sh": "python train.py num_nodes=1\n", **_BY_FILE}, select="DSL388"),
     bad("one visible device", {
         "run.sh": "export CUDA_VISIBLE_DEVICES=0\npython train.py --num_gpus 2\n", **_OPTION,
     }, "run.sh:2"),
@@ -74,6 +109,7 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Devices of the Trainer beside those of its command."""
     command, asked = plan.command, plan.devices
+    yield from _machines(plan)
     if not asked.is_known or command.outer or command.conditions:
         return
     if command.launcher == "python":
@@ -86,6 +122,25 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         if each.is_known and each.get() != asked.get() and command.launcher_flag("--nproc_per_node") is not None:
             started = counted(each.get(), "process")
             yield _finding(plan, f"torchrun starts {started}, and the Trainer asks for {asked.get()}: it stops", each)
+
+
+def _machines(plan: RunPlan) -> Iterator[Finding]:
+    """More machines than the one that the command starts."""
+    command, machines = plan.command, plan.machines
+    if machines.get_or(1) < 2 or (command.launcher == "torchrun" and plan.nodes.get_or(0) != 1):
+        return
+    place = machines.origins[0]
+    is_asked = place.path == command.location.path
+    yield META.finding(
+        place,
+        f"the Trainer waits for {machines.get()} machines, and the command starts the processes of one: it never begins"
+        if command.launcher == "python"
+        else f"torchrun starts one machine, and the Trainer asks for {machines.get()}: it stops",
+        hint="`num_nodes` is the number of machines, not of GPUs: write 1, or start each machine with its `NODE_RANK`",
+        related=(command.location.labelled("the command that starts this run"),),
+        severity=Severity.INFO if is_asked else None,
+        facts={"machines": machines.get()},
+    )
 
 
 def _finding(plan: RunPlan, message: str, other: Fact[tuple[str, ...]] | Fact[int]) -> Finding:

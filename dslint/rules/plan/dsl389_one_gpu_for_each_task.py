@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.launch.command import Flag, LaunchCommand
-from dslint.model.launch.slurmjob import step_tasks
+from dslint.model.launch.slurmjob import one_gpu_of_task, step_tasks
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -79,7 +77,7 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Devices by the number of the task, where each task sees one."""
     command = plan.command
-    place = _shown_one(command)
+    place = one_gpu_of_task(command)
     if plan.local_device is None or place is None or command.conditions or command.launcher != "srun":
         return
     tasks = step_tasks(command).per_node
@@ -92,20 +90,3 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         related=(place, command.location.labelled("the command that starts this run")),
         severity=Severity.INFO if command.in_docs else None,
     )
-
-
-def _shown_one(command: LaunchCommand) -> Location | None:
-    """Where Slurm is asked to show each task one GPU."""
-    flags = {flag.name: flag for flag in (*command.outer_flags, *command.launcher_flags)}
-    bind = flags.get("--gpu_bind") or flags.get("--gpu-bind")
-    if bind is not None:
-        return bind.location if _text(bind).startswith(("single:1", "per_task:1")) else None
-    own = flags.get("--gpus_per_task") or flags.get("--gpus-per-task")
-    if own is not None:
-        return own.location if _text(own) == "1" else None
-    job = command.env.get("SBATCH_GPUS_PER_TASK")
-    return job.origins[0] if job is not None and job.get_or("") == "1" and job.origins else None
-
-
-def _text(flag: Flag) -> str:
-    return (flag.value.text or "") if flag.value is not None else ""

@@ -4,21 +4,25 @@
 
 **Why it hurts.** An argument that the parser does not know ends every process: `error: unrecognized arguments:
 --local_rank=0`. An argument that never comes keeps its default: `args.local_rank` is -1 in every process, each believes
-it is the only one and trains alone; or it is 0, and all of them work on GPU 0.
+it is the only one and trains alone; or it is 0, and all of them work on GPU 0. `fire.Fire(train)` calls the function
+first and complains afterwards, `Could not consume arg: --local-rank=0`: the run fails at its end, and the first rank
+that gets there makes the launcher stop the others while they save.
 
 **Fix.** `parser.add_argument("--local_rank", "--local-rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))`
 works under all of them. Where the script declares neither spelling, the safe fix adds the argument; `deepspeed
 --no_local_rank` and `torch.distributed.launch --use_env` (or `torchrun`) spare it.
 
 **When it stays quiet.** When the parser may know more than the project shows (`parse_known_args`, subparsers, a
-helper of a library, `TrainingArguments`, which have the field); scripts without a parser; with `--no_local_rank`,
-`--use_env`, or an MPI launcher of DeepSpeed; and for the missing value, when the script reads `LOCAL_RANK`, assigns
+helper of a library, `TrainingArguments`, which have the field, `**kwargs` behind fire); scripts without a parser; with
+`--no_local_rank`, `--use_env`, or an MPI launcher of DeepSpeed; and for the missing value, when the script reads
+`LOCAL_RANK`, assigns
 `args.local_rank`, or leaves the device to DeepSpeed, accelerate, transformers, Lightning or mmengine, when the
 command passes the argument, and for one process.
 
 **Evidence.** The launchers of DeepSpeed 0.19.8 and torch 2.13: `unrecognized arguments: --local_rank=0` and
 `--local-rank=0`; under torchrun two processes with the default -1 are each in a world of 1, and with 0 both choose
-device 0. Report: https://github.com/huggingface/pytorch-image-models/issues/1724.
+device 0. Reports: https://github.com/huggingface/pytorch-image-models/issues/1724,
+https://github.com/AILab-CVC/GPT4Tools/issues/18.
 """
 
 from __future__ import annotations
@@ -71,6 +75,11 @@ _FIELDS = (
     "@dataclass\nclass Arguments:\n    lr: float = 0.1\n\n\n"
     "(arguments,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()\n"
 )
+_FIRE = "import fire\n\n\ndef train(lr=0.1%s):\n    print(lr)\n\n\nif __name__ == '__main__':\n    fire.Fire(train)\n"
+_CLASS = (
+    "from fire import Fire\n\n\nclass Job:\n    def __init__(self, lr=0.1%s):\n        self.lr = lr\n\n"
+    "    def train(self):\n        print(self.lr)\n\n\nif __name__ == '__main__':\n    Fire(Job)\n"
+)
 
 EXAMPLES = (
     bad("the deepspeed launcher, and a parser that does not know the argument", {
@@ -97,6 +106,18 @@ EXAMPLES = (
         "train.py": "from options import get_args\n\nargs = get_args()\n", "run.sh": _DEEPSPEED,
     }, "run.sh:1 error"),
     bad("dataclasses without a field for it", {"train.py": _FIELDS, "run.sh": _DEEPSPEED}, "run.sh:1 error"),
+    bad("a function behind fire", {"train.py": _FIRE % "", "run.sh": _LAUNCH}, "run.sh:1 error"),
+    bad("a class behind fire", {"train.py": _CLASS % "", "run.sh": _DEEPSPEED + "\n"}, "run.sh:1 error"),
+    bad("a function of another module behind fire", {
+        "job.py": "def train(lr=0.1):\n    print(lr)\n",
+        "train.py": "import fire\n\nfrom job import train\n\nfire.Fire(component=train)\n", "run.sh": _LAUNCH,
+    }, "run.sh:1 error"),
+    good("fire with the parameter, or with any", {
+        "train.py": _FIRE % ", local_rank=0", "other.py": _FIRE % ", **rest",
+        "third.py": _CLASS % ", local_rank=0",
+        "run.sh": _LAUNCH + _LAUNCH.replace("train.py", "other.py") + _DEEPSPEED.replace("train.py", "third.py"),
+    }),
+    good("fire under torchrun", {"train.py": _FIRE % "", "run.sh": _TORCHRUN}),
     good("TrainingArguments have the field", {
         "train.py": _FIELDS.replace("HfArgumentParser\n", "HfArgumentParser, TrainingArguments\n").replace(
             "(Arguments)", "((Arguments, TrainingArguments))").replace("(arguments,)", "arguments, training_arguments"),
@@ -129,6 +150,7 @@ EXAMPLES = (
     good("torchrun for one process", {"train.py": _ALONE, "run.sh": _TORCHRUN.replace("4", "1")}),
 )  # fmt: skip
 
+_DECLARE = 'Declare `parser.add_argument("--local_rank", "--local-rank", type=int, default=-1)`'
 _LEGACY = "torch.distributed.launch"
 # torch 2.0 needs Python 3.8.
 _OLD_PYTHON = re.compile(r"(?:^|/)python(?:2|3\.[0-7]$)")
@@ -170,11 +192,13 @@ def _legacy(plan: RunPlan, found: LocalRank, torch: VersionFact) -> Iterator[Fin
 
 def _refused(plan: RunPlan, found: LocalRank, launcher: str, flag: str, severity: Severity | None) -> Finding:
     since = " since torch 2.0" if found.accepts else ""
+    ends = f"fire refuses it when `{found.called}` has returned" if found.called else "the script refuses it"
+    hint = f"Give `{found.called}` a parameter `local_rank`, or start it with `torchrun`" if found.called else _DECLARE
     fix = Fix("Declare the local rank in both spellings", (found.insertion,)) if found.insertion else None
     return META.finding(
         _place(plan),
-        f"{launcher} passes `{flag}=N`{since}: the script refuses it, and every process stops",
-        hint='Declare `parser.add_argument("--local_rank", "--local-rank", type=int, default=-1)`',
+        f"{launcher} passes `{flag}=N`{since}: {ends}, and every process stops",
+        hint=hint,
         related=((found.declared or found.parser).labelled("the arguments that the script declares"),),
         fix=fix,
         severity=Severity.WARNING if plan.command.in_docs else severity,

@@ -1,17 +1,19 @@
-"""The loss is divided by the accumulation steps twice.
+"""The loss is divided by the accumulation steps twice, or by others than those of the engine.
 
 **What.** The script divides the loss by the number of accumulated micro batches and then hands it to `engine.backward`
-or `accelerator.backward`, which divide it too.
+or `accelerator.backward`, which divide it too. Or it divides by an argument of its own, 10 say, while the config of the
+DeepSpeed engine says 1, so that `engine.step()` updates at every micro batch.
 
 **Why it hurts.** The gradient is too small by the number of micro batches. SGD then learns that much slower; with Adam
 it shows only where gradients are clipped or compared with epsilon, so the run looks fine and differs from the paper.
+The engine follows its config alone: an argument that says more only makes the loss smaller, and the batch stays small.
 
 **Fix.** Hand over the loss as it is, or, with DeepSpeed, `engine.backward(loss, scale_wrt_gas=False)`. The fix removes
-a division that is inside the call.
+a division that is inside the call. What accumulates is `gradient_accumulation_steps` in the DeepSpeed config.
 
 **When it stays quiet.** Accumulation of 1, or of a number that neither the configs of the run nor the file tell; a
 divided copy for the log; `scale_wrt_gas=False`; a division in an arm that does not lead to the call; an `Accelerator`
-without `gradient_accumulation_steps`.
+without `gradient_accumulation_steps`; a script that steps at every n-th micro batch itself.
 
 **Evidence.** Two gloo ranks, two micro batches a step, SGD: stages 0, 2 and 3 of DeepSpeed 0.19.8 end with other
 weights than the undivided loss, and accelerate 1.15 with gradients of half the size.
@@ -29,6 +31,7 @@ from dslint.core.source import Location
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.loopcounts import several, steps_in_every_turn
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training import (
@@ -77,6 +80,33 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if division is not None:
                 seen.add(id(event.node))
                 yield _finding(run, event, division.event, places, kind)
+        if id(event.node) not in seen:
+            yield from _not_accumulated(run, found, loss, divided)
+
+
+def _not_accumulated(
+    run: RunQuery, found: Happening, loss: Value, divided: dict[Instance, Happening]
+) -> Iterator[Finding]:
+    """Fire where the script divides by a number of its own, and the engine steps after each micro batch."""
+    owners = owners_of(run, found.event.receiver, ENGINE)
+    steps = micro_batches(run, owners, ENGINE) if owners else None
+    if steps is None or steps.count != 1:
+        return
+    for half in (divided[atom] for atom in (first_made(run, a) for a in instances(loss)) if atom in divided):
+        own = several(run, half.event.arguments["by"]) if counts(_divisor(half.event)) else None
+        if own is not None and steps_in_every_turn(run, found):
+            by = run.text(half.event.module, _divisor(half.event) or half.event.node)
+            yield run.finding(
+                META,
+                half.event.module,
+                half.event.node,
+                f"the script accumulates by `{by}` = {own[0]}, but the engine steps at every micro batch: its config"
+                " says 1",
+                hint="Write the number into the DeepSpeed config, and pass the loss undivided",
+                related=(*own[1], *steps.places),
+                facts={"stage": stage_at(run, maker_of(run, owners)), "library": "deepspeed"},
+            )
+            return
 
 
 def _counted(
@@ -183,7 +213,49 @@ def train(model, loader):
             optimizer.zero_grad()
 """
 
+_OWN = """\
+import argparse
+
+import deepspeed
+
+from mine import batches, build
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--accum_steps", type=int, default=1)
+parser.add_argument("--local_rank", type=int, default=-1)
+args = deepspeed.add_config_arguments(parser).parse_args()
+engine, _, _, _ = deepspeed.initialize(args=args, model=build())
+for step, batch in enumerate(batches()):
+    loss = engine(batch) / args.accum_steps
+    engine.backward(loss)
+    engine.step()
+"""
+_START = "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json --accum_steps %d\n"
+_ONE = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": %d}\n'
+_STEPPED = "    if (step + 1) % args.accum_steps == 0:\n        engine.step()\n"
+
 EXAMPLES = (
+    bad("an argument of the command, and a config that says 1", {
+        "train.py": _OWN, "run.sh": _START % 10, "ds.json": _ONE % 1,
+    }, "train.py:13"),
+    bad("the default of an argument", {
+        "train.py": _OWN.replace("default=1", "default=8"), "run.sh": _START.partition(" --accum")[0] + "\n",
+        "ds.json": _ONE % 1,
+    }, "train.py:13"),
+    bad("in a function of its own", {
+        "train.py": _OWN.replace(
+            "args = deep", "\n\ndef scaled(loss, accum_steps):\n    return loss / accum_steps\n\n\nargs = deep"
+        ).replace("engine(batch) / args.accum_steps", "scaled(engine(batch), args.accum_steps)"),
+        "run.sh": _START % 10, "ds.json": _ONE % 1,
+    }, "train.py:13"),
+    bad("a constant", {
+        "train.py": _OWN.replace("args.accum_steps", "ACCUM_STEPS").replace("args =", "ACCUM_STEPS = 4\nargs ="),
+        "run.sh": _START.partition(" --accum")[0] + "\n", "ds.json": _ONE % 1,
+    }, "train.py:14"),
+    good("one micro batch a step in both", {"train.py": _OWN, "run.sh": _START % 1, "ds.json": _ONE % 1}),
+    good("the script steps at every n-th micro batch", {
+        "train.py": _OWN.replace("    engine.step()\n", _STEPPED), "run.sh": _START % 4, "ds.json": _ONE % 1,
+    }, select="DSL217"),
     bad("divided by what the config states as well", {"train.py": _WITH_ENGINE % _DIVIDED}, "train.py:15"),
     bad(
         "divided for accelerate",
@@ -239,6 +311,10 @@ def train(args, model, loader):
         },
         "train.py:14",
     ),
+    good("divided for the log alone, by the number of the command", {
+        "train.py": _OWN.replace("    loss =", "    loss = engine(batch)\n    logged ="), "run.sh": _START % 8,
+        "ds.json": _ONE % 1,
+    }, select="DSL217"),
     good("divided for the log", {"train.py": _WITH_ENGINE % _DIVIDED.replace("loss =", "logged =")}),
     good(
         "the engine is told not to",
@@ -257,4 +333,4 @@ def train(args, model, loader):
             engine.backward(loss)"""
         },
     ),
-)
+)  # fmt: skip

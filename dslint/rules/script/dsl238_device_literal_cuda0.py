@@ -9,9 +9,9 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 `map_location="cpu"`, `device_map={"": local_rank}`, `load_file(path, device=str(accelerator.device))`.
 
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
-runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
-(gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also by
-`world_size=1`, or one on each machine; for an `Accelerator` that prepares nothing; in tests. Where no launch command
+runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES`, `--gpus-per-task=1`); in servers and
+demos (gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also
+by `world_size=1`, or one on each machine; for an `Accelerator` that prepares nothing; in tests. Where no launch command
 tells how many processes a machine runs, and the script wraps no model for several ranks that talk by NCCL, it is an
 information.
 
@@ -71,7 +71,8 @@ def applies(path: str, _context: object) -> bool:
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first place that names GPU 0 for every rank of the job."""
-    is_alone = run.context.is_one_process or run.context.processes_per_node.get_or(0) == 1
+    context = run.context
+    is_alone = context.is_one_process or 1 in (context.processes_per_node.get_or(0), context.gpus_of_task.get_or(0))
     if (is_alone and not run.has("spawns", "runs-command")) or run.has("limits-memory") or _hides_gpus(run):
         return
     places = [(found, value, node) for found in run.happenings(*DEVICE_TAGS) for value, node in _named(run, found)]
@@ -162,6 +163,12 @@ def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Findin
 
 
 _HEAD = "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n    {}\n"
+_SLURM = (
+    "import os\n\nimport torch\nimport torch.distributed as dist\n\ntorch.cuda.set_device(0)\n"
+    "dist.init_process_group('nccl', "
+    "rank=int(os.environ['SLURM_PROCID']), world_size=int(os.environ['SLURM_NTASKS']))\n"
+)
+_JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n"
 _INIT = "dist.init_process_group('nccl')"
 _MAIN = "\n\nif __name__ == '__main__':\n    main()\n"
 _TENSORS = """\
@@ -340,6 +347,22 @@ EXAMPLES = (
             "run.sh": "torchrun --nnodes 4 --nproc_per_node 1 --node_rank $R --master_addr $M train.py\n",
         },
         select="DSL238",
+    ),
+    good(
+        "Slurm shows each task one GPU",
+        {
+            "train.py": _SLURM,
+            "job.sh": _JOB + "#SBATCH --gpus-per-task=1\nsrun python train.py\n",
+        },
+        select="DSL238",
+    ),
+    bad(
+        "Slurm shows all tasks of a node its GPUs",
+        {
+            "train.py": _SLURM,
+            "job.sh": _JOB + "#SBATCH --gpus-per-node=4\nsrun python train.py\n",
+        },
+        at="train.py:6 warning",
     ),
     good(
         "a Trainer that nobody starts on several processes",

@@ -28,13 +28,15 @@ class Unknown:
     """A value that cannot be read, and why. Two of them are never the same value.
 
     ``is_input``: it is what the caller of the script hands over (``STAGE=$1``), so that a default may replace it.
+    ``addresses``: it is the address of a machine, which is asked for there.
     """
 
-    __slots__ = ("is_input", "why")
+    __slots__ = ("addresses", "is_input", "why")
 
-    def __init__(self, why: str = "", is_input: bool = False) -> None:
+    def __init__(self, why: str = "", is_input: bool = False, addresses: tuple[Location, ...] = ()) -> None:
         self.why = why
         self.is_input = is_input
+        self.addresses = addresses
 
 
 class Unset:
@@ -187,7 +189,7 @@ class Deferred:
             except ForkNeededError:
                 raise
             except UnknownWordError as error:
-                found = Unknown(error.why)
+                found = Unknown(error.why, addresses=error.addresses)
             except RecursionError:
                 return Unknown(TOO_MANY)
             self.memo[key] = (found, tuple(inner.used))

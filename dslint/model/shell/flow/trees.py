@@ -51,7 +51,7 @@ class _Tree:
             arms = [self.build(w, depth + 1) if self.count <= self.limit and w.is_possible() else None for w in worlds]
             return joined(fork, arms)
         except UnknownWordError as error:
-            leaf = Unknown(error.why)
+            leaf = Unknown(error.why, addresses=error.addresses)
         self.count += 1
         return leaf
 
