@@ -17,8 +17,9 @@ _LR = "parser.add_argument('--lr')\n"
 
 
 def _read(text: str) -> LocalRank | None:
-    parser = script_parser("train.py", Workspace(Path("/nonexistent"), {"train.py": text}))
-    return local_rank_of(parser, SourceFile("train.py", text)) if parser is not None else None
+    workspace = Workspace(Path("/nonexistent"), {"train.py": text})
+    parser = script_parser("train.py", workspace)
+    return local_rank_of(parser, SourceFile("train.py", text), workspace) if parser is not None else None
 
 
 @pytest.mark.parametrize(
