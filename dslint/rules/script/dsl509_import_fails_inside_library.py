@@ -28,6 +28,8 @@ from dslint.model.standing.presence import read_as
 from dslint.model.versions.environment import Environment, environment
 from dslint.model.versions.importing import Failure, failures
 from dslint.model.versions.known import distribution_of
+from dslint.model.versions.minimums import available_from
+from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.libraryuses import MARKERS, LibraryUses
 from dslint.rules.versionpairs import are_beside, stated_places
@@ -89,7 +91,11 @@ def _failure(view: LibraryUses, name: str, releases: Mapping[str, str], found: E
         return None
     whole = {failure.library for failure in failures(releases)}
     for failure in failures(releases, {distribution: module}):
-        if failure.library == distribution and distribution not in whole and failure.lacking not in found.implied:
+        if failure.library != distribution or distribution in whole or failure.lacking in found.implied:
+            continue
+        # What the library takes for absent it does not load: the name is a stand-in, which raises where it is used.
+        asked = available_from(library, release, failure.lacking)
+        if not asked or contains(asked, releases[failure.lacking]):
             return failure
     return None
 
@@ -126,6 +132,13 @@ EXAMPLES = (
         "A dtype that came with torch 2.7",
         {"requirements.txt": "transformers==5.10.2\ntorch==2.6.0\n", "train.py": _MODEL},
         "train.py:1 error",
+    ),
+    good(
+        "A torch that transformers takes for absent: the import gives a stand-in",
+        {
+            "requirements.txt": "torch==2.0.1\ntransformers==4.57.6\n",
+            "train.py": "from transformers import Blip2ForConditionalGeneration\n",
+        },
     ),
     good(
         "A torch that has it",
