@@ -192,6 +192,7 @@ class Memory:
             out.scripts.update(part.scripts)
             out.notebooks.update(part.notebooks)
             out.launch_files.update(part.launch_files)
+            out.manifests.update(part.manifests)
             out.named |= part.named
             out.files += part.files
             for name in ("configs", "sections", "accelerate", "recipes", "findings"):

@@ -60,12 +60,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
         event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []
     if row.tags & _WRAPS:
-        event.parts = [part for value in given.values() for part in own_parts(m, value)]
-        event.modules = modules_in(m, given.values())
-        if "prepares" in row.tags:
-            models = [atom for value in given.values() for atom in value.atoms if atom in event.modules]
-            event.inside = {atom: modules_in(m, (one(atom),)) for atom in models if isinstance(atom, Instance)}
-        event.drawn = seeds.drawn_weights(m, event.modules)
+        _note_wrapped(m, event, given)
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:
@@ -91,6 +86,16 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if m.program.focus is not None:
         m.program.focus.happened(m, event)
+
+
+def _note_wrapped(m: Machine, event: Event, given: dict[str, Value]) -> None:
+    """Note the models that a call wraps, what each rank has of its own in them, and the modules inside."""
+    event.parts = [part for value in given.values() for part in own_parts(m, value)]
+    event.modules = modules_in(m, given.values())
+    if "prepares" in event.tags:
+        models = [atom for value in given.values() for atom in value.atoms if atom in event.modules]
+        event.inside = {atom: modules_in(m, (one(atom),)) for atom in models if isinstance(atom, Instance)}
+    event.drawn = seeds.drawn_weights(m, event.modules)
 
 
 # Classes of models that are wrapped for several ranks.

@@ -42,7 +42,7 @@ EXAMPLES = (
     bad("every node that runs it is node 0", {"run.sh": _RUN % 0, **_SCRIPT}, "run.sh:1 info"),
     good("a variable, and a default", {"run.sh": _RUN % "$NODE_RANK" + _RUN % "${NODE_RANK:-0}", **_SCRIPT}),
     good("one file for each node", {"train_node0.sh": _RUN % 0, "train_node1.sh": _RUN % 1, **_SCRIPT}),
-    good("one file for all nodes", {"run.sh": "ssh a " + _RUN % 0 + "ssh b " + _RUN % 1, **_SCRIPT}),
+    good("one file for all nodes", {"run.sh": "ssh a " + (_RUN % 0)[:-1] + " &\nssh b " + _RUN % 1, **_SCRIPT}),
     good("one node", {"run.sh": "torchrun --nnodes 1 --node_rank 0 --nproc_per_node 8 train.py\n", **_SCRIPT}),
     good("documentation shows node 0", {"README.md": f"```bash\n{_RUN % 0}```\n", **_SCRIPT}),
 )

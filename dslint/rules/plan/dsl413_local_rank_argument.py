@@ -13,7 +13,7 @@ works under all of them. Where the script declares neither spelling, the safe fi
 --no_local_rank` and `torch.distributed.launch --use_env` (or `torchrun`) spare it.
 
 **When it stays quiet.** When the parser may know more than the project shows (`parse_known_args`, subparsers, a
-helper of a library, `TrainingArguments`, which have the field, `**kwargs` behind fire); scripts without a parser; with
+helper of a library, `TrainingArguments`, which have the field, `**kwargs` under fire); scripts without a parser; with
 `--no_local_rank`, `--use_env`, or an MPI launcher of DeepSpeed; and for the missing value, when the script reads
 `LOCAL_RANK`, assigns
 `args.local_rank`, or leaves the device to DeepSpeed, accelerate, transformers, Lightning or mmengine, when the

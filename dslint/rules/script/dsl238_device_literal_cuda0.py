@@ -33,6 +33,7 @@ from dslint.python.values import Value
 from dslint.python.varies import CLOCK, DATA, LOCAL, LOST, RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import DEVICE_TAGS, choices, device_words, is_bare_gpu
+from dslint.rules.firstgpuscripts import HEAD, INIT, MAIN, MORE
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.visible import VARIABLE
 from dslint.rules.ways import Decided, ways_to
@@ -162,15 +163,12 @@ def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Findin
     )
 
 
-_HEAD = "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n    {}\n"
 _SLURM = (
     "import os\n\nimport torch\nimport torch.distributed as dist\n\ntorch.cuda.set_device(0)\n"
     "dist.init_process_group('nccl', "
     "rank=int(os.environ['SLURM_PROCID']), world_size=int(os.environ['SLURM_NTASKS']))\n"
 )
 _JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n"
-_INIT = "dist.init_process_group('nccl')"
-_MAIN = "\n\nif __name__ == '__main__':\n    main()\n"
 _TENSORS = """\
 import argparse
 import os
@@ -268,7 +266,7 @@ EXAMPLES = (
     ),
     bad(
         "the model on GPU 0",
-        {"train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN},
+        {"train.py": HEAD.format(INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + MAIN},
         at="train.py:9 info",
     ),
     bad(
@@ -276,7 +274,7 @@ EXAMPLES = (
         {
             "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n"
             "    if 'RANK' in os.environ:\n        dist.init_process_group('nccl')\n"
-            "    device = torch.device('cuda:0')\n    return torch.nn.Linear(8, 8).to(device)\n" + _MAIN
+            "    device = torch.device('cuda:0')\n    return torch.nn.Linear(8, 8).to(device)\n" + MAIN
         },
         at="train.py:10",
     ),
@@ -285,16 +283,16 @@ EXAMPLES = (
         {
             "train.py": "import torch\nimport torch.distributed as dist\n\n\ndef main(args):\n"
             "    if args.export:\n        dist.init_process_group('nccl')\n"
-            "    return torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN.replace("main()", "main(parse())")
+            "    return torch.nn.Linear(8, 8).to('cuda:0')\n" + MAIN.replace("main()", "main(parse())")
         },
     ),
     bad(
         "through a variable, with a choice for machines without a GPU",
         {
-            "train.py": _HEAD.format(_INIT)
+            "train.py": HEAD.format(INIT)
             + "    device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
             + "    model = torch.nn.Linear(8, 8).to(device)\n"
-            + _MAIN
+            + MAIN
         },
         at="train.py:9",
     ),
@@ -310,14 +308,14 @@ EXAMPLES = (
     bad(
         "the device of `DistributedDataParallel`",
         {
-            "train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).cuda()\n"
-            "    return torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])\n" + _MAIN
+            "train.py": HEAD.format(INIT) + "    model = torch.nn.Linear(8, 8).cuda()\n"
+            "    return torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])\n" + MAIN
         },
         at="train.py:10",
     ),
     bad(
         "the weights that every rank loads",
-        {"train.py": _HEAD.format(_INIT) + "    return torch.load('x.pt', map_location='cuda:0')\n" + _MAIN},
+        {"train.py": HEAD.format(INIT) + "    return torch.load('x.pt', map_location='cuda:0')\n" + MAIN},
         at="train.py:9",
     ),
     bad(
@@ -326,7 +324,7 @@ EXAMPLES = (
             "train.py": "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n\n\n"
             "def main():\n    accelerator = Accelerator()\n"
             "    model = AutoModelForCausalLM.from_pretrained('x', load_in_8bit=True, device_map={'': 0})\n"
-            "    return accelerator.prepare(model)\n" + _MAIN
+            "    return accelerator.prepare(model)\n" + MAIN
         },
         at="train.py:7",
     ),
@@ -335,7 +333,7 @@ EXAMPLES = (
         {
             "train.py": "from transformers import AutoModelForCausalLM, Trainer\n\n\ndef main():\n"
             "    model = AutoModelForCausalLM.from_pretrained('x', load_in_4bit=True, device_map={'': 0})\n"
-            "    Trainer(model=model).train()\n" + _MAIN,
+            "    Trainer(model=model).train()\n" + MAIN,
             "run.sh": "torchrun --nproc_per_node 4 train.py\n",
         },
         at="train.py:5 warning",
@@ -343,7 +341,7 @@ EXAMPLES = (
     good(
         "one process on each of four machines",
         {
-            "train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN,
+            "train.py": HEAD.format(INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + MAIN,
             "run.sh": "torchrun --nnodes 4 --nproc_per_node 1 --node_rank $R --master_addr $M train.py\n",
         },
         select="DSL238",
@@ -369,113 +367,16 @@ EXAMPLES = (
         {
             "train.py": "from transformers import AutoModelForCausalLM, Trainer\n\n\ndef main():\n"
             "    model = AutoModelForCausalLM.from_pretrained('x', load_in_4bit=True, device_map={'': 0})\n"
-            "    Trainer(model=model).train()\n" + _MAIN,
+            "    Trainer(model=model).train()\n" + MAIN,
         },
     ),
     good(
         "rank 0 alone",
         {
-            "train.py": _HEAD.format(_INIT)
+            "train.py": HEAD.format(INIT)
             + "    if dist.get_rank() == 0:\n        print(torch.ones(1, device='cuda:0'))\n"
-            + _MAIN
+            + MAIN
         },
     ),
-    good(
-        "the arm without distribution",
-        {
-            "train.py": "import torch\nimport torch.distributed as dist\n\n\ndef main(args):\n"
-            "    if args.local_rank == -1:\n        device = torch.device('cuda:0')\n    else:\n"
-            "        dist.init_process_group('nccl')\n        device = torch.device('cuda', args.local_rank)\n"
-            "    return torch.nn.Linear(8, 8).to(device)\n" + _MAIN.replace("main()", "main(parse())")
-        },
-    ),
-    good(
-        "a map from one device to another",
-        {
-            "train.py": _HEAD.format(_INIT)
-            + "    return torch.load('x.pt', map_location={'cuda:0': f'cuda:{pick()}'})\n"
-            + _MAIN
-        },
-    ),
-    good(
-        "a map to GPU 0 from another device",
-        {
-            "train.py": _HEAD.format(_INIT)
-            + "    return torch.load('x.pt', map_location={'cuda:1': 'cuda:0'})\n"
-            + _MAIN
-        },
-        select="DSL238",
-    ),
-    good(
-        "accelerate in one process",
-        {
-            "train.py": "from accelerate import Accelerator\n\n\ndef main(model):\n"
-            "    accelerator = Accelerator()\n    return accelerator.prepare(model.to('cuda:0'))\n"
-            + _MAIN.replace("main()", "main(build())"),
-            "run.sh": "python train.py\n",
-        },
-    ),
-    good(
-        "accelerate for its device alone",
-        {
-            "infer.py": "from accelerate import Accelerator\n\n\ndef main(model):\n    accelerator = Accelerator()\n"
-            "    return model.to('cuda:0'), accelerator.device\n" + _MAIN.replace("main()", "main(build())"),
-        },
-    ),
-    good(
-        "a job of one process, to convert a checkpoint",
-        {
-            "train.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n"
-            "args = argparse.Namespace(world_size=1, rank=0)\n"
-            "dist.init_process_group('nccl', world_size=args.world_size, rank=args.rank)\n"
-            "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
-        },
-    ),
-    good(
-        "a job of one process, by a setting of the file",
-        {
-            "convert.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\nPROCESSES = 1\n"
-            "settings = argparse.Namespace(world_size=PROCESSES, rank=0)\nargs = settings\n"
-            "dist.init_process_group('nccl', world_size=args.world_size, rank=args.rank)\n"
-            "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
-        },
-        select="DSL238",
-    ),
-    good(
-        "a number for a start without a launcher",
-        {
-            "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n"
-            "    if 'LOCAL_RANK' not in os.environ:\n        os.environ['LOCAL_RANK'] = '0'\n"
-            "    dist.init_process_group('nccl')\n"
-            "    torch.cuda.set_device(int(os.environ.get('LOCAL_RANK', '0')))\n" + _MAIN
-        },
-        select="DSL238",
-    ),
-    bad(
-        "an argument whose default is one process",
-        {
-            "train.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n"
-            "parser = argparse.ArgumentParser()\nparser.add_argument('--world_size', type=int, default=1)\n"
-            "args = parser.parse_args()\n"
-            "dist.init_process_group('nccl', world_size=args.world_size)\n"
-            "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
-        },
-        at="train.py:10 info",
-    ),
-    good("no job", {"demo.py": "import torch\n\nmodel = torch.nn.Linear(8, 8).to('cuda:0')\n"}),
-    good(
-        "a module that a script calls",
-        {"model.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n"},
-    ),
-    good(
-        "a number that is no device",
-        {"train.py": _HEAD.format(_INIT) + "    return scale.to(0)\n"},
-    ),
-    good(
-        "a server",
-        {
-            "demo.py": "import gradio\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n"
-            "    dist.init_process_group('nccl')\n    gradio.Interface(torch.nn.Linear(8, 8).to('cuda:0'))\n" + _MAIN
-        },
-    ),
+    *MORE,
 )

@@ -155,7 +155,7 @@ if TYPE_CHECKING:
     good(
         "A package of the project that has the name of a library",
         {
-            "requirements.txt": "peft==0.17.1\n",
+            "requirements.txt": "peft==0.17.1\ntransformers==4.56.2\n",
             "peft/__init__.py": "from .utils import prepare_model_for_int8_training\n",
             "peft/utils.py": "def prepare_model_for_int8_training(model):\n    return model\n",
             "train.py": "from peft import prepare_model_for_int8_training\n",

@@ -134,7 +134,10 @@ def prepare(model):
         },
         "train.py:6 error",
     ),
-    good("The pinned release takes it", {"requirements.txt": "peft==0.17.1\n", "train.py": _KBIT}),
+    good(
+        "The pinned release takes it",
+        {"requirements.txt": "peft==0.17.1\ntransformers==4.56.2\n", "train.py": _KBIT},
+    ),
     good(
         "The signature is asked first",
         {

@@ -14,7 +14,7 @@ that the call does not show; the release that asks was not read. Two pins are an
 one of them, it is a warning.
 
 **Evidence.** What the sources of each release compare (`schemas/minimums.json`, `scripts/surface/minimums.py`); pairs
-that were installed and called stand in `tests/fixtures/pairs_installed.toml`.
+that were installed and called are in `tests/fixtures/pairs_installed.toml`.
 """
 
 from __future__ import annotations

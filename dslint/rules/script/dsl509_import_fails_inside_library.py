@@ -10,11 +10,11 @@ module ...`, which names neither of the two.
 **Fix.** Move the pin of one of them; `dslint versions` names releases that go together.
 
 **When it stays quiet.** No file names both; a release of one of the two is not known; the import is tried, or a test
-stands before it that cannot be decided. What fails with any import of the library is DSL531's. Two pins are an error;
+is before it that cannot be decided. What fails with any import of the library is DSL531's. Two pins are an error;
 where a fresh install chooses one of them, it is a warning.
 
 **Evidence.** What the modules of each release import and read while they are imported (`schemas/surface`); pairs that
-were installed and imported stand in `tests/fixtures/pairs_installed.toml`.
+were installed and imported are in `tests/fixtures/pairs_installed.toml`.
 """
 
 from __future__ import annotations

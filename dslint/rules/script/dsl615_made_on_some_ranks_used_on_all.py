@@ -34,6 +34,7 @@ from dslint.python.values import Const, Instance, Value
 from dslint.python.varies import LOST, OWN, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.copies import assigned
+from dslint.rules.madescripts import MORE
 from dslint.rules.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 
@@ -193,51 +194,6 @@ def _finding(
     )
 
 
-_HEAD = """\
-import torch
-import torch.distributed as dist
-import wandb
-from torch.utils.tensorboard import SummaryWriter
-
-
-"""
-_WRITER = (
-    _HEAD
-    + """\
-def main(model, loader):
-    dist.init_process_group("nccl")
-    writer = SummaryWriter("logs") if dist.get_rank() == 0 else None
-    for step, batch in enumerate(loader):
-        loss = model(batch).mean().detach()
-        dist.all_reduce(loss)
-        %s
-"""
-)
-_RUN = """\
-import torch.distributed as dist
-import wandb
-
-
-class Report:
-    def __init__(self, project):
-        if dist.get_rank() == 0:
-            wandb.init(project=project%s)
-
-    def send(self, values):
-        %s
-"""
-_USES = """\
-import torch.distributed as dist
-
-from report import Report
-
-dist.init_process_group("nccl")
-report = Report("x")
-for step in range(100):
-    report.send({"step": step})
-dist.barrier()
-"""
-
 _SAVED = """\
 import os
 
@@ -258,37 +214,6 @@ def main(model, folder):
     accelerator = Accelerator()
     model = accelerator.prepare(model)
     last = save(accelerator, model, folder, "stage1")
-    %s
-"""
-_MERGED = """\
-import pickle
-
-import torch.distributed as dist
-
-
-def merged(part, folder):
-    with open(f"{folder}/part_{dist.get_rank()}.pkl", "wb") as file:
-        pickle.dump(part, file)
-    dist.barrier()
-    if dist.get_rank() != 0:
-        return None
-    parts = []
-    for rank in range(dist.get_world_size()):
-        with open(f"{folder}/part_{rank}.pkl", "rb") as file:
-            parts += pickle.load(file)
-    return sorted(parts)
-
-
-def evaluate(model, loader, folder):
-    dist.init_process_group("gloo")
-    results = merged([model(batch).item() for batch in loader], folder)
-    %s
-    dist.barrier()
-
-
-def gathered(rows):
-    parts = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(rows, parts, dst=0)
     %s
 """
 _LOADS = 'state = torch.load(last, map_location="cpu")\n    print(len(state))'
@@ -406,66 +331,5 @@ EXAMPLES = (
         "the path is asked",
         {"train.py": _SAVED % ("", "path", "if last:\n        print(len(torch.load(last, map_location='cpu')))")},
     ),
-    bad(
-        "the length of merged results",
-        {"eval.py": _MERGED % ("print(len(results))", "return parts")},
-        "eval.py:22 error",
-    ),
-    bad(
-        "a loop over them",
-        {"eval.py": _MERGED % ("for result in results:\n        print(result)", "return parts")},
-        "eval.py:22 error",
-    ),
-    bad("an item of what rank 0 has gathered", {"eval.py": _MERGED % ("pass", "return parts[0]")}, "eval.py:29 error"),
-    bad(
-        "a comprehension",
-        {"eval.py": _MERGED % ("pass", "return [row for part in parts for row in part]")},
-        "eval.py:29 error",
-    ),
-    good(
-        "rank 0 alone uses them",
-        {
-            "eval.py": _MERGED
-            % ("if dist.get_rank() == 0:\n        print(len(results))", "return parts if parts is None else parts[0]")
-        },
-    ),
-    good(
-        "the results are asked",
-        {
-            "eval.py": _MERGED
-            % (
-                "if results:\n        print(results[0], len(results))",
-                "if parts is not None:\n        return len(parts)",
-            )
-        },
-    ),
-    bad(
-        "a writer of rank 0",
-        {"train.py": _WRITER % 'writer.add_scalar("loss", loss.item(), step)'},
-        at="train.py:13 error",
-    ),
-    bad(
-        "a run that rank 0 has started in another file",
-        {"report.py": _RUN % ("", "wandb.log(values)"), "train.py": _USES},
-        at="report.py:11 error",
-    ),
-    good(
-        "the writer is asked",
-        {"train.py": _WRITER % 'if writer is not None:\n            writer.add_scalar("loss", loss.item(), step)'},
-    ),
-    good(
-        "the rank is asked again",
-        {"train.py": _WRITER % 'if dist.get_rank() == 0:\n            writer.add_scalar("loss", loss.item(), step)'},
-    ),
-    good(
-        "the run is asked",
-        {"report.py": _RUN % ("", "if wandb.run is not None:\n            wandb.log(values)"), "train.py": _USES},
-    ),
-    good(
-        "the others have a run that is disabled",
-        {
-            "report.py": _RUN % (")\n        else:\n            wandb.init(mode='disabled'", "wandb.log(values)"),
-            "train.py": _USES,
-        },
-    ),
+    *MORE,
 )

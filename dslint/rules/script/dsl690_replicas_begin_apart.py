@@ -4,7 +4,7 @@
 each rank alone: no wrapper, no `broadcast`, no checkpoint, and no seed, or one that holds the rank
 (`torch.manual_seed(seed + rank)`).
 
-**Why it hurts.** Equal gradients keep equal weights equal; weights that begin apart stay apart for ever. Each rank's
+**Why it hurts.** Equal gradients keep equal weights equal; weights that begin apart stay apart forever. Each rank's
 gradient is that of another model, and their mean is the gradient of none. Nothing fails; the loss falls slowly, and the
 checkpoint is the model of rank 0. `DistributedDataParallel` sends the weights of rank 0 when it is made.
 

@@ -1,4 +1,4 @@
-"""GRPO samples `num_generations` completions of each prompt, and the batch of all processes is no multiple of it.
+"""GRPO samples `num_generations` completions of each prompt, and the batch of all processes is not a multiple of it.
 
 **What.** `GRPOConfig(...)` (or `RLOOConfig`) of trl in a script that a command starts with a known number of processes:
 `per_device_train_batch_size` x processes x `steps_per_generation` (`gradient_accumulation_steps` unless stated),
@@ -33,7 +33,7 @@ META = RuleMeta(
     name="generations-do-not-fill-batch",
     kind="script",
     severity=Severity.WARNING,
-    summary="the batch of all processes is no multiple of `num_generations`: GRPO raises at the start",
+    summary="the batch of all processes is not a multiple of `num_generations`: GRPO raises at the start",
     markers=(r"GRPOConfig|RLOOConfig",),
     references=(
         "https://github.com/huggingface/trl/issues/2858",
@@ -62,7 +62,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"{size[1]} = {size[0]} is no multiple of `num_generations` ({group}): every rank raises at the start",
+            f"{size[1]} = {size[0]} is not a multiple of `num_generations` ({group}): every rank raises at the start",
             hint="Change the batch size, the accumulation or `num_generations`",
             facts={"world": world, "batch": size[0], "generations": group},
         )

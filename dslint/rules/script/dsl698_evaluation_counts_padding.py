@@ -3,7 +3,7 @@
 **What.** The loader of an evaluation has a `DistributedSampler`. Each rank adds up hits, losses and the number of
 samples of its share, the sums are added up over the ranks with `all_reduce`, and a metric is their quotient.
 
-**Why it hurts.** The sampler gives every rank the same number of samples: where the data set is no multiple of the
+**Why it hurts.** The sampler gives every rank the same number of samples: where the data set is not a multiple of the
 number of ranks, it takes the first ones again. They count twice, so the metric is not that of the data set, changes
 with the number of GPUs, and the count is larger than the data set. With few samples, or samples that are long, it
 decides which checkpoint is the best. With one process all is right.
@@ -38,7 +38,7 @@ META = RuleMeta(
     code="DSL698",
     name="evaluation-counts-padding",
     kind="script",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     summary="samples that a `DistributedSampler` repeats to fill the last round count twice in a metric",
     markers=(r"DistributedSampler", r"reduce"),
     references=(
@@ -203,9 +203,9 @@ _OWN = "Subset(val, range(rank, len(val), world))"
 _TOLD = "    # the sampler duplicates a few samples\n"
 
 EXAMPLES = (
-    bad("a tensor of sums", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _VECTOR)}, "train.py:9 warning"),
-    bad("two numbers", {"train.py": _TRAIN % (_SHUFFLED, "val, 8, sampler=part", _NUMBERS)}, "train.py:9 warning"),
-    bad("one after the other", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _TWO)}, "train.py:9 warning"),
+    bad("a tensor of sums", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _VECTOR)}, "train.py:9 info"),
+    bad("two numbers", {"train.py": _TRAIN % (_SHUFFLED, "val, 8, sampler=part", _NUMBERS)}, "train.py:9 info"),
+    bad("one after the other", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _TWO)}, "train.py:9 info"),
     good("parts without padding", {"train.py": _TRAIN % (_OWN, "part, 8", _VECTOR)}),
     good("the rest is dropped", {"train.py": _TRAIN % (_CUT, "val, 8, sampler=part", _NUMBERS)}),
     good("means of the ranks", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _MEANS)}),
