@@ -8,7 +8,7 @@ from dslint.python import attributes
 from dslint.python.binding import Arguments
 from dslint.python.joins import join
 from dslint.python.machine import Machine
-from dslint.python.values import Const, Instance, Value, const, one
+from dslint.python.values import Const, Instance, Value
 
 
 def looked_up(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -23,6 +23,5 @@ def looked_up(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -
         return None
     stored = m.store.get((atom, key.value)) or m.store.get((atom, ("key", key.value)))
     held = stored if stored is not None and stored.atoms else attributes.child(m, atom, key.value, node)
-    default = arguments.keywords.get("default", const(None))
-    default = arguments.positional[1] if len(arguments.positional) > 1 else default
-    return join(held, default, m.varies(one(atom)))
+    default = arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("default")
+    return join(held, default) if default is not None else held

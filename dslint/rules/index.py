@@ -3562,6 +3562,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\b(?:docker|podman|nerdctl)\\b/",),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         ignores_context=True,
     ),
     RuleInfo(

@@ -30,6 +30,7 @@ META = RuleMeta(
     name="container-behind-bridge",
     kind="launch",
     severity=Severity.WARNING,
+    depends_on_run=True,
     summary="A node of several runs in a container that other nodes cannot reach",
     references=("https://docs.docker.com/engine/network/drivers/bridge/",),
     no_experiment="it takes containers on two hosts, and the source is Docker's manual",
