@@ -61,9 +61,10 @@ def list_rules(args: Namespace) -> int:
 
 def _translator(args: Namespace) -> Translator:
     """Into the language that the flag names, else into that of the environment."""
-    from dslint.translate import language_of, translator
+    from dslint.translate import LANGUAGES, language_of, translator
 
-    return translator(getattr(args, "lang", None) or os.environ.get("DSLINT_LANG") or language_of(os.environ))
+    stated = getattr(args, "lang", None) or os.environ.get("DSLINT_LANG")
+    return translator(stated if stated in LANGUAGES else language_of(os.environ))
 
 
 def _codes(selectors: Sequence[str], project_rules: bool) -> list[str] | None:

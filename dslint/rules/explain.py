@@ -54,23 +54,23 @@ def explain(
     stream.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def markdown(rule: LoadedRule) -> str:
+def markdown(rule: LoadedRule, translate: Translator = english) -> str:
     """The whole page of a rule."""
     parts = [
-        *_head(rule),
-        rule.explanation.strip(),
-        *_versions(rule),
-        *_experiments(rule),
-        *_examples(rule.examples),
-        *_references(rule),
+        *_head(rule, translate),
+        _in_language(rule.explanation.strip(), translate),
+        *_versions(rule, translate),
+        *_experiments(rule, translate),
+        *_examples(rule.examples, translate),
+        *_references(rule, translate),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def brief(rule: LoadedRule, *, examples: bool = False, evidence: bool = False, translate: Translator = english) -> str:
     """What, why and how to fix, with one example; more of the page where it is asked for."""
-    if examples and evidence and translate is english:
-        return markdown(rule)
+    if examples and evidence:
+        return markdown(rule, translate)
     wrong = [example for example in rule.examples if example.at]
     shown = rule.examples if examples else tuple(wrong[:1])
     more = [*_examples(shown, translate)]
@@ -102,12 +102,12 @@ def _in_language(prose: str, translate: Translator) -> str:
         return prose
     texts = re.split(r"\n{2,}", prose)
     return "\n\n".join(
-        text if translate(whole) == whole else translate(whole)
+        text if (other := translate(whole)) == whole else other
         for text, whole in zip(texts, map(_on_one_line, texts), strict=True)
     )
 
 
-def _head(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
+def _head(rule: LoadedRule, translate: Translator) -> Iterator[str]:
     meta = rule.meta
     fixed = _FIXES[meta.fix]
     facts = [f"**{meta.severity.value}**", meta.kind, fixed and translate(fixed), translate(f"since {meta.since}")]
@@ -132,12 +132,12 @@ def _sections(prose: str, examples: bool, evidence: bool) -> Iterator[str]:
             yield prose[match.start() : end].strip()
 
 
-def _versions(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
+def _versions(rule: LoadedRule, translate: Translator) -> Iterator[str]:
     if rule.meta.versions:
         yield f"**{translate('Versions.')}** " + ", ".join(f"`{version}`" for version in rule.meta.versions)
 
 
-def _experiments(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
+def _experiments(rule: LoadedRule, translate: Translator) -> Iterator[str]:
     from dslint.rules.evidence import of_rule
 
     found = of_rule(rule.meta.code)
@@ -156,7 +156,7 @@ def _experiments(rule: LoadedRule, translate: Translator = english) -> Iterator[
     yield "\n".join(rows)
 
 
-def _references(rule: LoadedRule, translate: Translator = english) -> Iterator[str]:
+def _references(rule: LoadedRule, translate: Translator) -> Iterator[str]:
     if rule.meta.references:
         yield f"## {translate('References')}"
         yield "\n".join(
@@ -165,7 +165,7 @@ def _references(rule: LoadedRule, translate: Translator = english) -> Iterator[s
         )
 
 
-def _examples(examples: tuple[Example, ...], translate: Translator = english) -> Iterator[str]:
+def _examples(examples: tuple[Example, ...], translate: Translator) -> Iterator[str]:
     wrong = [example for example in examples if example.at]
     right = [example for example in examples if not example.at]
     if wrong:
