@@ -6,7 +6,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile
-from dslint.parse.reading import Unreadable, decode
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _LONG = 40_000
 _OF_READING = frozenset({SYNTAX_ERROR.code, UNREADABLE_FILE.code})
 
 
-def at_once(job: Job, modules: Project | None, before: Iterable[Finding]) -> list[Finding] | None:
+def at_once(job: Job, text: str, modules: Project | None, before: Iterable[Finding]) -> list[Finding] | None:
     """What the rules about names of libraries say now, and what all others said ``before``.
 
     ``None`` where Python cannot read the script: its judgement ends there, and takes no time.
@@ -32,8 +31,7 @@ def at_once(job: Job, modules: Project | None, before: Iterable[Finding]) -> lis
     from dslint.parse.python import parse_ast
 
     kept = [finding for finding in before if finding.code not in _OF_READING]
-    text = decode(job.raw)
-    if job.kind == "notebook" or isinstance(text, Unreadable):
+    if job.kind == "notebook":
         return kept
     source = SourceFile(job.path, text)
     tree = parse_ast(source)

@@ -154,7 +154,7 @@ class Loader:
         if kind == "script":
             self.out.scripts[path] = raw
             if may_start_processes(raw):
-                self._launch(path, kind, raw)
+                self.out.launch_files[path] = LaunchFile(path, kind, raw)
         elif kind == "notebook":
             self.out.notebooks[path] = raw
             if may_run_shell(raw):
@@ -187,7 +187,7 @@ class Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        if may_launch(raw) or may_write_config(raw) or may_call(raw) or kind == "script":
+        if may_launch(raw) or may_write_config(raw) or may_call(raw):
             self.out.launch_files[path] = LaunchFile(path, kind, raw)
 
     def _data(self, path: str, kind: str, raw: bytes) -> None:

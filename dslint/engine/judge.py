@@ -125,11 +125,11 @@ class Judge:
         """The last judgement of a script took no time that anybody notices."""
         return self.seconds.get(path, _NOTICED) < _NOTICED
 
-    def at_once(self, job: Job, before: Iterable[Finding]) -> list[Finding] | None:
+    def at_once(self, job: Job, text: str, before: Iterable[Finding]) -> list[Finding] | None:
         """What can be said of another text of a script before it is judged: see ``atonce.py``."""
         from dslint.engine.atonce import at_once
 
-        return at_once(job, self._project(), before)
+        return at_once(job, text, self._project(), before)
 
     def _project(self) -> Project | None:
         if self._files is not None and self._modules is None:

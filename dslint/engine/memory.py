@@ -172,11 +172,11 @@ class Memory:
         text = decode(job.raw)
         if isinstance(text, Unreadable):
             return None
-        row = self.scripts.get(job.path)
-        before, findings = self.shown.get(job.path) or (row.text if row else None, list(row.findings) if row else [])
+        row = self.scripts[job.path]
+        before, findings = self.shown.get(job.path) or (row.text, list(row.findings))
         if before is not None and before != text and job.kind == "script":
             findings = change_of(job.path, before, text).moved(findings)
-        found = self.judge.at_once(job, findings)
+        found = self.judge.at_once(job, text, findings)
         if found is not None:
             self.shown[job.path] = text, found
             self._said[job.path] = job.raw, found

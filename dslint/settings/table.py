@@ -265,7 +265,7 @@ class Settings(Table):
         parts = [
             repr(self.layers),
             repr(sorted((p, s.value) for p, s in self.severities.items())),
-            repr((ignores, self.unfixed)),
+            repr(ignores),
             str(self.root) if ignores else "",
             repr((self.world_size, self.deepspeed_version, self.transformers_version, self.accelerate_version)),
             repr((self.stated.total, self.stated.numbers, [(p, s.numbers) for p, s in self.stated_in.items()])),

@@ -240,12 +240,13 @@ class TextReader:
             return doc, cut(scope, inner, invocation, {})
         # Between double quotes the outer shell expands first; without escapes the text reads the same.
         scope = cut(invocation.scope.copy(), inner, invocation, invocation.scope.values)
-        is_plain = not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope)
-        if literal and raw[0] == '"' and is_plain and not holds_parts(body, scope):
+        is_quoted = literal and raw[0] == '"'
+        is_plain = is_quoted and not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope)
+        if is_plain and not holds_parts(body, scope):
             return parse_shell(shell.source, body, start + 1), scope
         place = Span(word.location.span.start, inner.words[-1].location.span.end)
         if any(w.text is None for w in inner.words):
-            handed = handed_on(body, scope) if literal and raw[0] == '"' else None
+            handed = handed_on(body, scope) if is_quoted else None
             if handed is None:
                 return None
             text, left = handed

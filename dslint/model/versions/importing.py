@@ -28,29 +28,29 @@ class Failure(NamedTuple):
     why: str = ""
 
 
-def failures(installed: Mapping[str, str], module: Mapping[str, str] | None = None) -> Iterator[Failure]:
+def failures(installed: Mapping[str, str]) -> Iterator[Failure]:
     """The libraries of an environment whose import fails, each once, with the first name that is missing.
 
-    ``installed``: the release of each distribution that is known to be there. ``module``: for a library, the module
-    that is imported where it is not the package itself.
+    ``installed``: the release of each distribution that is known to be there.
     """
+    found = (failure_of(library, installed) for library in installed)
+    yield from (failure for failure in found if failure is not None)
+
+
+def failure_of(library: str, installed: Mapping[str, str], module: str = "") -> Failure | None:
+    """Why one library of an environment cannot be imported; ``module``: which module of it, where not the package."""
+    package = package_of(library)
     packages = {package_of(name): name for name in installed}
-    for package, library in packages.items():
-        clash = next(_clashes(package, installed, packages), None)
-        if clash is not None:
-            yield clash
+    clash = next(_clashes(package, installed, packages), None)
+    found = surface(package) if clash is None else None
+    for need in found.needs_at_import(_read(package, installed[library]), module) if found is not None else ():
+        other = packages.get(need.library)
+        if other is None or other == library or not _holds(need, package, installed, packages):
             continue
-        found = surface(package)
-        if found is None:
-            continue
-        for need in found.needs_at_import(_read(package, installed[library]), (module or {}).get(library, "")):
-            other = packages.get(need.library)
-            if other is None or other == library or not _holds(need, package, installed, packages):
-                continue
-            theirs = surface(need.library)
-            if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
-                yield Failure(library, need.module, need.dotted, other)
-                break
+        theirs = surface(need.library)
+        if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
+            return Failure(library, need.module, need.dotted, other)
+    return clash
 
 
 def _clashes(package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> Iterator[Failure]:

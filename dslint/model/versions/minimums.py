@@ -52,6 +52,7 @@ def _asked(rows: list[Any], places: dict[str, int], release: str) -> Iterator[As
             yield Ask(kind, other, specifier, place)
 
 
+@lru_cache(maxsize=4096)
 def available_from(library: str, release: str, other: str) -> str:
     """The range in which a release takes another library as there; empty where any of its releases will do."""
     return next((ask.specifier for ask in asks_of(library, release) if ask[:2] == ("available", other)), "")

@@ -24,6 +24,7 @@ def _table() -> dict[str, Any]:
     return load_file("required.json")
 
 
+@lru_cache(maxsize=8192)
 def required_by(library: str, version: str, python: str) -> tuple[Required, ...]:
     """What a release requires on Linux with this Python; nothing where its metadata are not known."""
     numbers = _table()["releases"].get(library, {}).get(version, ())

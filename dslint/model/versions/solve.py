@@ -152,6 +152,7 @@ def _clash(first: str, release: str, second: str, candidate: str, python: str) -
     return None
 
 
+@lru_cache(maxsize=8192)
 def _have_common(name: str, first: str, second: str) -> bool:
     """Whether some release of a distribution may lie in both ranges."""
     mine, theirs = existing(name, first), existing(name, second)

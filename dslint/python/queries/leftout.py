@@ -225,6 +225,8 @@ class LeftOuts:
 
     def _in_one_pass(self, layer: Layer, runs: list[Event]) -> LeftOut | None:
         """Return the layer where a forward pass with a backward pass of its own leaves it to another one."""
+        if not self._with_own_backward:
+            return None
         forward = next((n for n in layer.owner.node.body if getattr(n, "name", "") == "forward"), None)
         tests = [
             node.test

@@ -29,6 +29,7 @@ from dslint.model.versions.known import distribution_of
 from dslint.model.versions.minimums import Ask, asks_of, available_from
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.gonenames import CAUGHT
 from dslint.rules.librarycalls import LibraryCall
 from dslint.rules.libraryuses import MARKERS, LibraryUses
 from dslint.rules.versionpairs import are_beside, stated_places
@@ -69,7 +70,7 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     for call in view.calls:
         for releases, severity in ((found.pins, None), (found.fresh, Severity.WARNING)):
             release = releases.get(distribution_of(call.library))
-            if release is None or call.caught & {"", "ImportError", "Exception", "BaseException"}:
+            if release is None or call.caught & CAUGHT["name"]:
                 continue
             for ask in _asks(view, call, release):
                 other = distribution_of(ask.other)
@@ -92,14 +93,18 @@ def _asks(view: LibraryUses, call: LibraryCall, release: str) -> Iterator[Ask]:
     ends = [end for library, name, argument, end in _REACHED
             if library == call.library and name == last and (not argument or _is_set(call, argument))]  # fmt: skip
     home = surface.canonical(call.dotted, read_as(surface.releases, release)) or call.dotted
+    made = {f"{home}{end}" for end in _MAKES}
     for ask in asks_of(call.library, release):
-        # Under a condition of its own a place counts where it asks whether the other library is there at all.
-        is_sure = ask.kind == "asks" or (
-            ask.kind == "may ask" and ask.specifier == available_from(call.library, release, ask.other)
-        )
-        is_called = ask.kind == "asks" and ask.place in {f"{home}{end}" for end in _MAKES}
-        if is_called or (is_sure and any(ask.place.endswith(f".{end}") for end in ends)):
+        is_called = ask.kind == "asks" and ask.place in made
+        is_reached = any(ask.place.endswith(f".{end}") for end in ends)
+        if is_called or (is_reached and _is_sure(call.library, release, ask)):
             yield ask
+
+
+def _is_sure(library: str, release: str, ask: Ask) -> bool:
+    """Under a condition of its own a place counts where it asks whether the other library is there at all."""
+    is_all = ask.kind == "may ask" and ask.specifier == available_from(library, release, ask.other)
+    return ask.kind == "asks" or is_all
 
 
 def _is_set(call: LibraryCall, argument: str) -> bool:

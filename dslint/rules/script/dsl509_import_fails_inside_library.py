@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.model.standing.presence import read_as
 from dslint.model.versions.environment import Environment, environment
-from dslint.model.versions.importing import Failure, failures
+from dslint.model.versions.importing import Failure, failure_of
 from dslint.model.versions.known import distribution_of
 from dslint.model.versions.minimums import available_from
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.gonenames import CAUGHT
 from dslint.rules.libraryuses import MARKERS, LibraryUses
 from dslint.rules.versionpairs import are_beside, stated_places
 
@@ -55,7 +56,6 @@ _LOADED = (
     (re.compile(r"diffusers\.pipelines\."), "diffusers.pipelines.pipeline_utils"),
     (re.compile(r"diffusers\.models\."), "diffusers.models.modeling_utils"),
 )
-_MISSING = {"", "ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
 def of_libraries(view: LibraryUses) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     told: set[tuple[str, str]] = set()
     for use in view.found.uses:
         library = use.name.partition(".")[0]
-        if use.kind != "name" or use.caught & _MISSING or library not in view.libraries or len(use.dotted) != 1:
+        if use.kind != "name" or use.caught & CAUGHT["module"] or library not in view.libraries or len(use.dotted) != 1:
             continue
         for releases, severity in ((found.pins, None), (found.fresh, Severity.WARNING)):
             failure = _failure(view, use.name, releases, found)
@@ -89,15 +89,12 @@ def _failure(view: LibraryUses, name: str, releases: Mapping[str, str], found: E
     module = next((loaded for pattern, loaded in _LOADED if pattern.match(home)), home)
     if not module or module == library:
         return None
-    whole = {failure.library for failure in failures(releases)}
-    for failure in failures(releases, {distribution: module}):
-        if failure.library != distribution or distribution in whole or failure.lacking in found.implied:
-            continue
-        # What the library takes for absent it does not load: the name is a stand-in, which raises where it is used.
-        asked = available_from(library, release, failure.lacking)
-        if not asked or contains(asked, releases[failure.lacking]):
-            return failure
-    return None
+    failure = failure_of(distribution, releases, module)
+    if failure is None or failure.lacking in found.implied or failure_of(distribution, releases) is not None:
+        return None
+    # What the library takes for absent it does not load: the name is a stand-in, which raises where it is used.
+    asked = available_from(library, release, failure.lacking)
+    return failure if not asked or contains(asked, releases[failure.lacking]) else None
 
 
 def _finding(
