@@ -147,21 +147,19 @@ class Document:
 
     def type(self, line: int, text: str) -> float:
         """Type at the begin of a line; returns when that began."""
-        began = time.perf_counter()
-        self.version += 1
-        place = {"line": line, "character": 0}
-        document = {"uri": self.uri, "version": self.version}
-        change = {"range": {"start": place, "end": place}, "text": text}
-        self.server.notify("didChange", textDocument=document, contentChanges=[change])
-        return began
+        return self._change(line, line, text)
 
     def undo(self, line: int) -> float:
         """Take away the line that was typed before another one; returns when that began."""
+        return self._change(line, line + 1, "")
+
+    def _change(self, first: int, end: int, text: str) -> float:
+        """Put a text in the place of lines; returns when that began."""
         began = time.perf_counter()
         self.version += 1
-        span = {"start": {"line": line, "character": 0}, "end": {"line": line + 1, "character": 0}}
+        span = {"start": {"line": first, "character": 0}, "end": {"line": end, "character": 0}}
         document = {"uri": self.uri, "version": self.version}
-        self.server.notify("didChange", textDocument=document, contentChanges=[{"range": span, "text": ""}])
+        self.server.notify("didChange", textDocument=document, contentChanges=[{"range": span, "text": text}])
         return began
 
 

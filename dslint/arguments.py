@@ -6,6 +6,7 @@ import argparse
 
 from dslint import __version__
 from dslint.core.commandline import Parser, format_flag, positive
+from dslint.translate import LANGUAGES
 
 COMMANDS = (
     "check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts", "versions", "server",
@@ -26,7 +27,6 @@ FORMATS = (
     "rdjson",
     "azure",
 )
-LANGUAGES = ("en", "zh")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
 _EPILOG = """\

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 FLAG = "--watch"
 # Seconds between two looks at the files; where to list them takes long, the program rests most of the time.
 _PAUSE, _REST = 0.4, 10
-# Also one that is not there yet.
-_SETTINGS = (".dslint.toml", "dslint.toml", "pyproject.toml")
 _CLEAR = "\x1b[2J\x1b[3J\x1b[H"
 
 _Snapshot = dict[str, tuple[int, int]]
@@ -59,8 +57,9 @@ def _look(command: Sequence[str], changed: bool) -> None:
 def _snapshot(paths: Sequence[str], settings: Settings) -> _Snapshot:
     """Size and time of every file that decides what is found."""
     from dslint.engine.run import list_files
+    from dslint.settings.load import FILE_NAMES
 
-    listed = [*list_files(paths, settings), *(os.path.join(settings.root, name) for name in _SETTINGS)]
+    listed = [*list_files(paths, settings), *(os.path.join(settings.root, name) for name in FILE_NAMES)]
     if settings.source:
         listed.append(str(settings.source))
     if settings.baseline:

@@ -32,7 +32,7 @@ ROOMS = ("rules", "python", "model", "engine", "core", "suppress", "settings")
 _LEAST = 8
 _FLAG = ("python-brace-format",)
 _ENGLISH = re.compile(r"\b[a-z][a-z'-]+ [a-z][a-z'-]+ [a-z][a-z'-]+\b")
-_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"")
+QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"")
 
 
 @cache
@@ -81,7 +81,7 @@ def told(finding: Finding) -> Iterator[str]:
     yield finding.message
     yield finding.hint
     yield from (location.label for location in (finding.location, *finding.related))
-    yield from finding.assumptions
+    yield from (f"assumes that {words}" for words in finding.assumptions)
     if finding.fix is not None:
         yield finding.fix.title
 
@@ -100,7 +100,7 @@ def asked(prefixes: Sequence[str], is_pages: bool) -> Iterator[tuple[str, str]]:
 
 def left_in_english(text: str) -> bool:
     """Whether words of dslint are left in a translation: three in a row that are neither code nor quoted."""
-    return _ENGLISH.search(_QUOTED.sub("、", text)) is not None
+    return _ENGLISH.search(QUOTED.sub("、", text)) is not None
 
 
 def add(catalog: Catalog, code: str, text: str, is_template: bool, context: str | None = None) -> None:

@@ -26,20 +26,13 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.version import Version
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+sys.path.insert(0, str(SCHEMAS.parent))
+
+from dslint.model.versions.requirements import FOLLOWED  # noqa: E402
+from dslint.model.versions.requirements import REQUIRED as BESIDE  # noqa: E402
+
 TARGET = SCHEMAS / "releases.json"
 REQUIRED = SCHEMAS / "required.json"
-LIBRARIES: tuple[str, ...] = (
-    "accelerate", "bitsandbytes", "datasets", "deepspeed", "diffusers", "lightning", "mmengine", "peft",
-    "pytorch-lightning", "torch", "transformers", "trl", "webdataset", "xtuner",
-)  # fmt: skip
-# What stands beside them in requirements, and is bound to releases of them.
-BESIDE = (
-    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
-    "liger-kernel", "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow",
-    "protobuf", "pyarrow", "pydantic", "safetensors", "sentence-transformers", "setfit", "setuptools", "timm",
-    "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
-    "unsloth-zoo", "vllm", "xformers",
-)  # fmt: skip
 # Nobody trains with releases before this day any more.
 OLDEST = "2022-01-01"
 # Of what stands beside the libraries nobody asks for earlier ones; pins on those say nothing.
@@ -59,7 +52,7 @@ def main(libraries: list[str]) -> int:
     session = PipSession(retries=2)
     table: dict[str, Any] = json.loads(TARGET.read_text("utf-8")) if TARGET.is_file() else {}
     required = Required()
-    for library in libraries or (*LIBRARIES, *BESIDE):
+    for library in libraries or (*sorted(FOLLOWED), *BESIDE):
         page = session.get(INDEX.format(library), headers=ACCEPT, timeout=60)
         page.raise_for_status()
         table[library] = rows(page.json()["files"], OLDEST_BESIDE if library in BESIDE else "")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dslint.core.stopping import check_stop
 from dslint.engine.cache import digest
 from dslint.engine.inputs import embedded_configs
 from dslint.engine.judge import Job
@@ -46,14 +47,12 @@ class KeptRun(Run):
         settings: Settings,
         memory: Memory,
         results: Results,
-        stop: Callable[[], None],
         is_quick: bool,
         wanted: Collection[str] | None = None,
         is_first: bool = False,
     ) -> None:
         super().__init__(settings, memory.texts, results=results, surroundings=memory.surroundings)
         self._memory = memory
-        self._stop = stop
         self._is_quick = is_quick
         self._is_first = is_first
         self._wanted: Collection[str] | None = () if is_quick else wanted
@@ -69,13 +68,13 @@ class KeptRun(Run):
         memory = self._memory
         inputs = memory.inputs()
         memory.move(inputs.scripts)
-        self._stop()
+        check_stop()
         reads = memory.reads(inputs.launch_files.values(), LaunchReader(self.overrides, self._launch_judge()))
         inputs.launch = reads
-        self._stop()
+        check_stop()
         joined = self._joined(paths, inputs)
         self.inputs, self.joined, memory.joined = inputs, joined, joined
-        self._stop()
+        check_stop()
         result = self._with_known_unused(self.judged(inputs, reads, joined, memory.found.missing))
         if self.is_settled:
             memory.fresh.clear()
@@ -111,7 +110,7 @@ class KeptRun(Run):
 
     def _built(self, judge: PlanJudge) -> Callable[[RunPlan], None]:
         def built(plan: RunPlan) -> None:
-            self._stop()
+            check_stop()
             judge.built(plan)
 
         return built
@@ -136,7 +135,7 @@ class KeptRun(Run):
     def _on_document(self, kind: str, doc: Any, context: Context, rules: Sequence[RuleInfo]) -> Iterable[Finding]:
         known = self._memory.documents.get((kind, id(doc)))
         if known is None or known[0] is not doc or known[1] != context:
-            self._stop()
+            check_stop()
             found = list(super()._on_document(kind, doc, context, rules))
             known = self._memory.documents[(kind, id(doc))] = doc, context, found
         return known[2]

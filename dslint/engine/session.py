@@ -149,7 +149,7 @@ class Session:
             self._memory.asked = self._results.asked
             if before is not None and changed is not None:
                 self._memory.take_over(before, changed)
-        run = KeptRun(self.settings, self._memory, self._results, self._results.check, is_quick, wanted, is_first)
+        run = KeptRun(self.settings, self._memory, self._results, is_quick, wanted, is_first)
         with stoppable(self._results.check):
             result = run.check([self.root])
         self._results.asks_cache = False

@@ -94,3 +94,9 @@ class Context:
         """The commands of a script start it once, unless it starts more processes itself."""
         is_plain = self.launcher.get_or("") == "python"
         return self.world_size.get_or(1 if is_plain else 0) == 1
+
+    @property
+    def is_one_machine(self) -> bool:
+        """The processes of the job are certainly all on one machine."""
+        each = self.processes_per_node.get_or(None)
+        return self.nodes.get_or(0) == 1 or (self.world_size.is_known and self.world_size.value == each)

@@ -138,16 +138,27 @@ def averaging_wrap(run: RunQuery) -> Event | None:
     return next(wraps, None)
 
 
+def is_sum(event: Event) -> bool:
+    """Return whether a collective adds: it is told of no operation, or of `SUM`."""
+    operation = event.nodes.get("op")
+    return operation is None or ast.unparse(operation).endswith("SUM")
+
+
+def is_of_all(event: Event) -> bool:
+    """Return whether a collective is one of all ranks: it is told of no group."""
+    group = event.arguments.get("group")
+    return group is None or group.constants == (None,)
+
+
 def sums_over_ranks(run: RunQuery, quotients: Quotients) -> dict[Named, Event]:
     """Return the variables and fields that hold a sum over all ranks."""
     found: dict[Named, Event] = {}
     for happening in run.occurrences("collective"):
         event = happening.event
-        group, operation = event.arguments.get("group"), event.nodes.get("op")
-        is_sum = operation is None or ast.unparse(operation).endswith("SUM")
-        is_whole = group is None or group.constants == (None,)
-        if event.api.endswith(".all_reduce") and isinstance(event.node, ast.Call) and is_sum and is_whole:
-            name = quotients.named(event.module, event.node.args[0]) if event.node.args else None
-            if name is not None:
-                found.setdefault(name, event)
+        if not (event.api.endswith(".all_reduce") and is_sum(event) and is_of_all(event)):
+            continue
+        node = event.node
+        name = quotients.named(event.module, node.args[0]) if isinstance(node, ast.Call) and node.args else None
+        if name is not None:
+            found.setdefault(name, event)
     return found

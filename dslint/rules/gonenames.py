@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dslint.rules.libraryuses import LibraryUses
 
 _ALL = frozenset({"", "Exception", "BaseException"})
-_CAUGHT = {
+# The handlers that catch the absence of each kind.
+CAUGHT = {
     "module": _ALL | {"ImportError", "ModuleNotFoundError"},
     "name": _ALL | {"ImportError"},
     "attribute": _ALL | {"AttributeError"},
@@ -68,7 +69,7 @@ def gone(view: LibraryUses, use: Use) -> Gone | None:
         return None  # what no release has, another package puts there
     part = view.missing(use.name, standing.release)
     found = Gone(use, part, standing)
-    return None if not part or use.caught & _CAUGHT[found.failure] else found
+    return None if not part or use.caught & CAUGHT[found.failure] else found
 
 
 def _fails(view: LibraryUses, use: Use, release: str) -> bool | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import SourceFile, Span
+from dslint.core.testfiles import TEST_FILE
 from dslint.model.context import Context
 from dslint.model.standing.allowance import Allowance, allowance
 from dslint.model.standing.presence import first_missing, is_there
@@ -37,7 +37,6 @@ MARKERS = (
     r"torch|deepspeed|transformers|accelerate|trl|peft|datasets|lightning|mmengine|bitsandbytes|diffusers",
     r"import",
 )
-_TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 
 
 def tracked_in(tree: ast.Module) -> set[str]:
@@ -170,7 +169,7 @@ class LibraryUses:
         facts: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> Finding:
         """A finding at a node. In a test the mistake of a program is an information."""
-        if _TEST.search(self.source.path):
+        if TEST_FILE.search(self.source.path):
             severity = Severity.INFO
         return meta.finding(
             self.module.location(node),

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from dslint.python.project import Project
 
 
-# A script for evaluation may have such a name, too.
-
-
 class ScriptContext:
     """What rules may ask about the script they judge. Nearly all is computed on the first question and kept."""
 

@@ -25,7 +25,7 @@ def stated_places(view: LibraryUses, *names: str) -> list[Location]:
     found = []
     for name in names:
         allowed = view.context.allowed.of(distribution_of(name))
-        bound = allowed.pin or next(iter(allowed.bounds), None)
+        bound = allowed.foremost
         if bound is not None and bound.origin is not None:
             found.append(bound.origin.labelled(f"{allowed.library} is stated here"))
     return found

@@ -1,4 +1,4 @@
-"""Writes of `CUDA_VISIBLE_DEVICES` by a script, and whether it starts processes that read them."""
+"""Variables of the environment that a script writes, `CUDA_VISIBLE_DEVICES` above all, and who reads that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.python.environment import SET
+from dslint.python.events import Event
 from dslint.python.values import Value
 from dslint.rules.runs import Happening, RunQuery
 
@@ -16,12 +17,17 @@ STARTING = re.compile(
 )
 
 
+def variable_of(event: Event) -> str:
+    """Return which environment variable an event writes; empty where that is not one, or not known."""
+    known = event.arguments["name"].constants if event.api == SET else None
+    return str(known[0]) if known is not None and len(known) == 1 else ""
+
+
 def writes(run: RunQuery) -> Iterator[tuple[Happening, Value]]:
     """Yield the places where a run writes the variable, with what it writes; none where it starts processes."""
     if run.has("spawns", "runs-command"):
         return
     for found in run.happenings("sets-environment"):
         event = found.event
-        is_write = event.api == SET and event.arguments["name"].constants == (VARIABLE,)
-        if is_write and not event.module.search(STARTING):
+        if variable_of(event) == VARIABLE and not event.module.search(STARTING):
             yield found, event.arguments["value"]

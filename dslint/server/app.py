@@ -18,6 +18,7 @@ from dslint.server.client_settings import Wishes
 from dslint.server.diagnostics import by_uri
 from dslint.server.documents import Documents, path_of
 from dslint.server.requests import Listener, Outcome
+from dslint.settings.load import FILE_NAMES
 from dslint.translate import language_of, translator
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ _NOTEBOOKS = types.NotebookDocumentSyncOptions(
         )
     ]
 )
-_SETTINGS = frozenset({"dslint.toml", ".dslint.toml", "pyproject.toml", ".gitignore"})
+_SETTINGS = frozenset({*FILE_NAMES, ".gitignore"})
 _WATCHED = (
     "**/{*.py,*.ipynb,*.json,*.jsonc,*.hjson,*.yaml,*.yml,*.sh,*.bash,*.sbatch,*.slurm,*.md,*.toml,*.txt,*.cfg,*.lock,"
     "*.mk,Makefile,Dockerfile*,Justfile,.gitignore}"

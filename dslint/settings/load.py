@@ -15,7 +15,7 @@ from dslint.settings.merge import Source, merge
 from dslint.settings.table import Settings
 from dslint.settings.validate import validate
 
-_FILE_NAMES = (".dslint.toml", "dslint.toml", "pyproject.toml")
+FILE_NAMES = (".dslint.toml", "dslint.toml", "pyproject.toml")
 _ENVIRONMENT = {
     "DSLINT_OUTPUT_FORMAT": "output-format",
     "DSLINT_CACHE_DIR": "cache-dir",
@@ -71,7 +71,7 @@ def load_settings(
 
 def _candidates(folder: Path) -> Iterator[Path]:
     for place in (folder, *folder.parents):
-        for name in _FILE_NAMES:
+        for name in FILE_NAMES:
             candidate = place / name
             if os.path.isfile(candidate):
                 yield candidate

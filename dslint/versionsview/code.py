@@ -14,17 +14,13 @@ from dslint.model.standing.presence import read_as
 from dslint.model.versions.known import distribution_of, releases_of
 from dslint.parse.reading import Unreadable, decode
 from dslint.python.project import Project
-from dslint.rules.gonenames import is_missing
+from dslint.rules.gonenames import CAUGHT, is_missing
 from dslint.rules.librarycalls import LibraryCall, calls_of, refused_in
 from dslint.rules.libraryuses import LibraryUses, tracked_in
 
 if TYPE_CHECKING:
     from dslint.model.surface import Surface
     from dslint.python.uses.kinds import Use
-
-_ALL = frozenset({"", "Exception", "BaseException"})
-_OF_ATTRIBUTES = _ALL | {"AttributeError"}
-_OF_IMPORTS = _ALL | {"ImportError", "ModuleNotFoundError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,7 @@ def _rare(view: LibraryUses, surface: Surface, package: str) -> Iterator[Use]:
     """The uses of names that not every release has, and whose lack nobody handles; each name once for its guards."""
     seen: set[tuple[object, ...]] = set()
     for use in view.found.uses:
-        handled = _OF_ATTRIBUTES if use.kind == "attribute" else _OF_IMPORTS
+        handled = CAUGHT["attribute" if use.kind == "attribute" else "module"]
         if use.name.partition(".")[0] != package or use.name == package or use.caught & handled:
             continue
         key = (use.dotted, use.guards)

@@ -6,39 +6,28 @@ The others may follow; a rule that is reworded here fails until its translation 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import pytest
 
-from dslint.core.finding import Finding
 from dslint.engine.run import check_paths
 from dslint.rules.explain import paragraphs
 from dslint.rules.registry import load_rule
 from dslint.settings import make_settings
 from dslint.translate.catalogue import Catalogue
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+from extract_messages import QUOTED, left_in_english, told
+
 CODES = (Path(__file__).parent / "codes.txt").read_text(encoding="utf-8").split()
-# Somebody's code and words of others; as in scripts/extract_messages.py.
-QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"")
-ENGLISH = re.compile(r"\b[a-z][a-z'-]+ [a-z][a-z'-]+ [a-z][a-z'-]+\b")
 WORD = re.compile(r"\b[A-Za-z]{2,}\b")
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
 def is_left(text: str) -> bool:
     """Return whether a translation is none, or has words of dslint in it."""
-    words = QUOTED.sub("、", text)
-    return ENGLISH.search(words) is not None or (len(WORD.findall(words)) > 2 and not CHINESE.search(words))
-
-
-def told(finding: Finding) -> Iterator[str]:
-    yield finding.message
-    yield finding.hint
-    yield from (place.label for place in (finding.location, *finding.related))
-    yield from (f"assumes that {words}" for words in finding.assumptions)
-    if finding.fix is not None:
-        yield finding.fix.title
+    return left_in_english(text) or (len(WORD.findall(QUOTED.sub("、", text))) > 2 and not CHINESE.search(text))
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,18 @@ def piped_into(doc: LaunchDoc, command: LaunchCommand) -> str:
     return ""
 
 
+LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
+
+
+def is_behind(node: Node) -> bool:
+    """``&`` follows: what comes next starts while this runs."""
+    return node.next_sibling is not None and node.next_sibling.type == "&"
+
+
 def in_background(doc: LaunchDoc, command: LaunchCommand) -> bool:
     """``command &``: the next one starts while this one runs."""
     for node in enclosing(doc, command):
-        if node.next_sibling is not None and node.next_sibling.type == "&":
+        if is_behind(node):
             return True
         if node.type in ("program", "function_definition"):
             break

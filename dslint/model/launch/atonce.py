@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location
-from dslint.model.launch.around import enclosing
+from dslint.model.launch.around import LOOPS, enclosing, is_behind
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
 _WAITS = re.compile(r"\b(?:wait|sem|fg)\b")
 
 
@@ -22,13 +21,13 @@ def repeated_at_once(doc: LaunchDoc, command: LaunchCommand) -> Location | None:
     by = _by_program(command)
     if by is not None:
         return by
-    is_behind = False
+    is_left_running = False
     for node in enclosing(doc, command):
-        is_behind |= node.next_sibling is not None and node.next_sibling.type == "&"
-        if node.type in _LOOPS and is_behind:
+        is_left_running |= is_behind(node)
+        if node.type in LOOPS and is_left_running:
             return None if _waits(doc, node, command) else doc.shell.location(node, "each turn starts one more")
         if node.type == "function_definition":
-            return None if is_behind else _called_twice(doc, node)
+            return None if is_left_running else _called_twice(doc, node)
     return None
 
 
@@ -54,7 +53,7 @@ def _called_twice(doc: LaunchDoc, function: Node) -> Location | None:
     """The second call of a function in the background, with the first still running."""
     name = next((doc.shell.raw(child) for child in function.named_children if child.type == "word"), "")
     calls = [node for node in _commands(doc.shell.root) if doc.shell.raw(node).split()[:1] == [name]]
-    behind = [node for node in calls if node.next_sibling is not None and node.next_sibling.type == "&"]
+    behind = [node for node in calls if is_behind(node)]
     for first, second in zip(behind, calls[calls.index(behind[0]) + 1 :] if behind else (), strict=False):
         between = doc.shell.text[doc.shell.local(first).end : doc.shell.local(second).start]
         if first.parent == second.parent and not re.search(r"\b(?:wait|kill|pkill)\b", between):

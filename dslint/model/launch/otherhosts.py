@@ -25,7 +25,13 @@ _ASKS = re.compile(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)|`[^`]*`")
 
 def reaches_other_hosts(shell: ShellDoc) -> bool:
     """Whether the text starts something on other hosts; what it only asks for, inside ``$( )``, does not count."""
+    return _REACHES.search(_ASKS.sub("", uncommented(shell))) is not None
+
+
+def uncommented(shell: ShellDoc, start: int = 0) -> str:
+    """The text from an offset on (in the text itself) without its comments."""
     text = shell.text
     for comment in reversed(shell.comments):
-        text = text[: comment.start - shell.base] + text[comment.end - shell.base :]
-    return _REACHES.search(_ASKS.sub("", text)) is not None
+        if comment.start - shell.base >= start:
+            text = text[: comment.start - shell.base] + text[comment.end - shell.base :]
+    return text[start:]

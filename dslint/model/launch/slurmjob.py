@@ -87,7 +87,7 @@ def machine_gpus(command: LaunchCommand) -> Fact[int]:
 
 
 def _count(flag: Flag) -> Fact[int]:
-    text = flag.value.text if flag.value is not None and flag.value.text is not None else ""
+    text = _text_of(flag)
     match = re.fullmatch(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,4})", text)
     if match is None:
         return unknown("not one number", flag.location)
@@ -96,12 +96,14 @@ def _count(flag: Flag) -> Fact[int]:
 
 
 def one_gpu_of_task(command: LaunchCommand) -> Location | None:
-    """Where Slurm is asked to show each task one GPU."""
+    """Where Slurm is asked to show each task that ``srun`` starts one GPU."""
+    if command.launcher != "srun":
+        return None
     flags = {flag.name: flag for flag in (*command.outer_flags, *command.launcher_flags)}
-    bind = flags.get("--gpu_bind") or flags.get("--gpu-bind")
+    bind = flags.get("--gpu_bind")
     if bind is not None:
         return bind.location if _text_of(bind).startswith(("single:1", "per_task:1")) else None
-    own = flags.get("--gpus_per_task") or flags.get("--gpus-per-task")
+    own = flags.get("--gpus_per_task")
     if own is not None:
         return own.location if _text_of(own) == "1" else None
     job = command.env.get("SBATCH_GPUS_PER_TASK")

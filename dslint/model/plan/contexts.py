@@ -98,7 +98,7 @@ def _accumulation_of_run(plan: RunPlan) -> Fact[int]:
 
 
 def _gpus_of_task(plan: RunPlan) -> Fact[int]:
-    place = one_gpu_of_task(plan.command) if plan.command.launcher == "srun" else None
+    place = one_gpu_of_task(plan.command)
     return known(1, place) if place is not None else absent()
 
 

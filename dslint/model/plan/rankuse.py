@@ -9,12 +9,12 @@ from dslint.core.source import Location, SourceFile
 from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.questions import ranks_question
 from dslint.model.plan.scriptrun import constant_of, imported_sources, option_of, script_run
+from dslint.model.plan.trainerdevices import is_trainer
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 
 # What trains, by a name of the library. A Trainer of transformers alone spreads over all GPUs of one process itself.
 GROUP, ACCELERATE, LIGHTNING = "group", "accelerate", "lightning"
-_LIGHTNING = ("lightning", "pytorch_lightning")
 _WORDS = re.compile(r"\b(?:init_process_group|Accelerator|(?:pytorch_)?lightning)\b")
 _SAYS_RANK = frozenset({"rank", "world_size", "store", "init_method"})
 _TRAINS = re.compile(r"\.backward\(|\.fit\(|\.train\(\)")
@@ -67,8 +67,7 @@ def _how(event: Event) -> str:
         return GROUP
     if event.api == "accelerate.Accelerator":
         return ACCELERATE
-    is_lightning = "trainer" in event.tags and event.api.partition(".")[0] in _LIGHTNING
-    return LIGHTNING if is_lightning and not _is_single(event) else ""
+    return LIGHTNING if is_trainer(event) and not _is_single(event) else ""
 
 
 def _is_single(event: Event) -> bool:

@@ -15,11 +15,11 @@ from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, Word, canonical
 from dslint.model.plan.files import Files
 from dslint.model.plan.hfargs import HF_DEFAULTS, HF_NAMES, is_flag, parse_value
+from dslint.model.plan.parser.options import ARGUMENT_FILES
 from dslint.model.plan.scriptprofile import ScriptProfile, profile_of
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 # What axolotl calls the arguments of the Trainer (axolotl/core/builders/base.py and causal.py).
 _AXOLOTL = {"per_device_train_batch_size": "micro_batch_size"}
 _TOOLS = ("llamafactory", "swift", "axolotl")
@@ -94,7 +94,7 @@ def recipe(command: LaunchCommand, files: Files, profile: ScriptProfile | None =
     tool = "axolotl" if is_axolotl(command) else command.launcher if command.launcher in _TOOLS else ""
     word = None
     if tool:
-        word = next((w for w in command.words if w.text is not None and w.text.endswith(_SUFFIXES)), None)
+        word = next((w for w in command.words if w.text is not None and w.text.endswith(ARGUMENT_FILES)), None)
         if tool == "swift" and word not in command.script_args[:1]:
             word = None
     elif profile is not None and profile.parsed.kind:
@@ -110,7 +110,7 @@ def names_recipe(command: LaunchCommand) -> bool:
     """The script may read its arguments from a file: ``--config x.yaml``, ``train.py args.json``."""
     flag = command.script_flag("--config")
     words = (flag.value if flag is not None else None, *command.script_args[:1])
-    return any(w is not None and (w.text or "").endswith(_SUFFIXES) for w in words)
+    return any(w is not None and (w.text or "").endswith(ARGUMENT_FILES) for w in words)
 
 
 def is_axolotl(command: LaunchCommand) -> bool:
@@ -128,7 +128,7 @@ def _argument_file(command: LaunchCommand, profile: ScriptProfile) -> Word | Non
     if parser is None or not parser.reads_file:
         return None
     words = command.script_args[:1] if parser.takes_words_beside_file else command.script_args
-    return words[0] if len(words) == 1 and (words[0].text or "").endswith(_SUFFIXES) else None
+    return words[0] if len(words) == 1 and (words[0].text or "").endswith(ARGUMENT_FILES) else None
 
 
 def recipe_arguments(command: LaunchCommand, found: Recipe, defaults: Mapping[str, Fact[Any]]) -> dict[str, Fact[Any]]:

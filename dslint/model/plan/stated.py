@@ -104,8 +104,7 @@ def _defaults(command: LaunchCommand, counts: World) -> tuple[bool, bool]:
 
 def _is_assumed_machine(command: LaunchCommand) -> bool:
     """``accelerate launch --num_processes N`` of which nothing says how many machines share it: one is assumed."""
-    names = ("--num_machines", *ELSEWHERE)
-    return command.launcher == "accelerate" and not any(command.launcher_flag(name) is not None for name in names)
+    return command.launcher == "accelerate" and command.launcher_flag("--num_machines", *ELSEWHERE) is None
 
 
 def _open(counts: World) -> World:

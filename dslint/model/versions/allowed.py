@@ -141,6 +141,11 @@ class AllowedReleases:
         return next((bound for bound in self.bounds if bound.is_pin), None)
 
     @property
+    def foremost(self) -> Bound | None:
+        """The bound that speaks for the library: the pin, else the strongest one."""
+        return self.pin or next(iter(self.bounds), None)
+
+    @property
     def _answer(self) -> Answer:
         keys = [tuple(Key(b.specifier, b.taken_from, b.is_certain, b.marker) for b in way) for way in self.ways]
         are_variants = tuple(way[0].is_variant for way in self.ways)

@@ -139,8 +139,13 @@ def _repeated(doc: LaunchDoc, commands: list[LaunchCommand]) -> Iterator[Finding
 
 
 def _numbers(command: LaunchCommand) -> list[int]:
-    """The ports that a command takes; one of 0 is free."""
-    return [port.number for port in ports(command) if port.number] or [number for number, _ in _default(command)]
+    """The ports that a command takes."""
+    return [number for number, _ in _numbered(command) or _default(command)]
+
+
+def _numbered(command: LaunchCommand) -> list[_Numbered]:
+    """The ports that a command states, with their places; one of 0 is free."""
+    return [(port.number, (port.location,)) for port in ports(command) if port.number]
 
 
 def _varies(doc: LaunchDoc, command: LaunchCommand, port: Port) -> bool:
@@ -163,8 +168,7 @@ _Found = tuple[str, tuple[Location, ...], tuple[Location, ...]]
 
 
 def _port(first: LaunchCommand, second: LaunchCommand) -> _Found | None:
-    ours: list[_Numbered] = [(port.number, (port.location,)) for port in ports(first) if port.number]
-    theirs: list[_Numbered] = [(port.number, (port.location,)) for port in ports(second) if port.number]
+    ours, theirs = _numbered(first), _numbered(second)
     if first.launcher == second.launcher:
         ours, theirs = ours or _default(first), theirs or _default(second)
     for number, place in ours:

@@ -62,10 +62,10 @@ EXAMPLES = (
     good("it only prints", {"run.sh": f"export NCCL_DEBUG=INFO\nssh node1 {_RUN}", **_SCRIPT}),
 )
 
-# They change what is printed, and nothing else.
 _OF_OPEN_MPI = frozenset(
     {"-x", "--mca", "-mca", "--allow-run-as-root", "--map-by", "-map-by", "--bind-to", "-bind-to", "--oversubscribe"}
 )
+# They change what is printed, and nothing else.
 _ONLY_PRINT = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 
 

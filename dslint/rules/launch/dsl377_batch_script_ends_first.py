@@ -23,6 +23,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.around import in_background
 from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.otherhosts import uncommented
 from dslint.rules.base import RuleMeta, bad, good
 
 _DIRECTIVE = r"/(?m)^#(?:SBATCH|PBS|BSUB)[ \t]/"
@@ -82,13 +83,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 def _ends(doc: LaunchDoc, end: int) -> bool:
     """Behind an offset stands nothing that takes time."""
-    shell = doc.shell
-    text = shell.text
-    for comment in reversed(shell.comments):
-        if comment.start - shell.base >= end - shell.base:
-            text = text[: comment.start - shell.base] + text[comment.end - shell.base :]
-    rest = text[end - shell.base :]
     # The rest of the command's own line: what it is redirected to.
-    _, _, behind = rest.partition("&\n") if "&\n" in rest else (rest, "", "")
+    behind = uncommented(doc.shell, end - doc.shell.base).partition("&\n")[2]
     steps = (step.strip() for step in _WORDS.split(behind))
     return all(_IDLE.match(step) for step in steps if step) and not re.search(r"\bwait\b", behind)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.around import enclosing, in_background
+from dslint.model.launch.around import LOOPS, enclosing, in_background
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
@@ -60,7 +60,6 @@ EXAMPLES = (
 )  # fmt: skip
 
 _AMPERSAND = re.compile(r"(?<![&>\d<])&(?![&>\d])")
-_LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
 
 
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
@@ -69,13 +68,11 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     if doc.in_docs or doc.is_rewritten:
         return
     remote = [command for command in doc.commands if _waits(doc, command)]
-    told: set[int] = set()
     for number, command in enumerate(remote):
-        in_loop = any(node.type in _LOOPS for node in enclosing(doc, command))
+        in_loop = any(node.type in LOOPS for node in enclosing(doc, command))
         is_followed = number + 1 < len(remote) and remote[number + 1].location != command.location
-        if not (in_loop or is_followed) or told:
+        if not (in_loop or is_followed):
             continue
-        told.add(command.location.span.start)
         yield META.finding(
             command.location,
             "this node holds the script up while it waits for the others, which only start after it: all wait"
@@ -83,6 +80,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             hint="Put `&` after each `ssh`, and `wait` at the end",
             facts={"nodes": command.nodes.get()},
         )
+        return
 
 
 def _waits(doc: LaunchDoc, command: LaunchCommand) -> bool:

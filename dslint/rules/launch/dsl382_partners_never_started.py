@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.around import enclosing, in_background
+from dslint.model.launch.around import LOOPS, enclosing, in_background
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.launchers.base import env_text
@@ -60,7 +60,7 @@ EXAMPLES = (
 )  # fmt: skip
 
 _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
-_LOOPS = ("for_statement", "while_statement", "c_style_for_statement", "function_definition")
+_REPEATED = (*LOOPS, "function_definition")
 
 
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
@@ -91,6 +91,6 @@ def _is_alone(doc: LaunchDoc, command: LaunchCommand) -> bool:
     """The command is one process of this machine, once, and nothing else starts processes of its group."""
     if command.outer or command.wrappers or command.conditions or in_background(doc, command):
         return False
-    if any(node.type in _LOOPS for node in enclosing(doc, command)):
+    if any(node.type in _REPEATED for node in enclosing(doc, command)):
         return False
     return env_text(command.env, "MASTER_ADDR").get_or("") in _HERE

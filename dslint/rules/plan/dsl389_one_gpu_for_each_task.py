@@ -77,8 +77,10 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Devices by the number of the task, where each task sees one."""
     command = plan.command
+    if plan.local_device is None or command.conditions:
+        return
     place = one_gpu_of_task(command)
-    if plan.local_device is None or place is None or command.conditions or command.launcher != "srun":
+    if place is None:
         return
     tasks = step_tasks(command).per_node
     if tasks.get_or(1) < 2 or "CUDA_VISIBLE_DEVICES" in command.env:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.plan.parser.options import ARGUMENT_FILES
 from dslint.model.plan.parser.places import set_to_nothing
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
@@ -126,5 +127,5 @@ def _is_excerpt(plan: RunPlan) -> bool:
 def _reads_file(plan: RunPlan) -> bool:
     """``train.py args.json``: the fields of an HfArgumentParser stand in the file."""
     words = plan.command.script_args
-    is_file = len(words) == 1 and (words[0].text or ".json").endswith((".json", ".yaml", ".yml"))
+    is_file = len(words) == 1 and (words[0].text or ".json").endswith(ARGUMENT_FILES)
     return plan.parser is not None and plan.parser.kind == "hf" and is_file

@@ -63,7 +63,7 @@ def applies(path: str, _context: object) -> bool:
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first choice of a device by the rank in the job."""
-    if _is_one_machine(run):
+    if run.context.is_one_machine:
         return
     starts = run.has("starts-group", "spawns")
     for found in run.happenings(*DEVICE_TAGS):
@@ -74,13 +74,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if is_rank_of_job(run, event, value) and (starts or _ASKED.search(run.text(event.module, node))):
                 yield _finding(run, found, node)
                 return
-
-
-def _is_one_machine(run: RunQuery) -> bool:
-    context = run.context
-    if context.world_size.is_known and context.world_size.value == context.processes_per_node.get_or(None):
-        return True
-    return context.nodes.get_or(0) == 1
 
 
 def _meets_here(run: RunQuery, event: Event) -> bool:

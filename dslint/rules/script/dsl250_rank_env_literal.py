@@ -26,12 +26,11 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.python.environment import SET
 from dslint.python.events import Event, Loop
 from dslint.python.queries.order import deciding
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.visible import STARTING
+from dslint.rules.visible import STARTING, variable_of
 
 _VARIABLES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"})
 _USUAL_PORT = "29500"
@@ -72,8 +71,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _name(event: Event) -> str:
     """Return which variable of the launcher an event writes."""
-    known = event.arguments["name"].constants if event.api == SET else None
-    return str(known[0]) if known is not None and len(known) == 1 and known[0] in _VARIABLES else ""
+    name = variable_of(event)
+    return name if name in _VARIABLES else ""
 
 
 def _text(event: Event) -> str | None:

@@ -25,11 +25,10 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event
 from dslint.python.queries.skipped import is_frozen
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.copies import assigned
-from dslint.rules.ddps import is_wrapper, losses_through, reduces_gradients
+from dslint.rules.ddps import is_sum, is_wrapper, losses_through, reduces_gradients
 from dslint.rules.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 
@@ -85,7 +84,7 @@ def _carries_gradient(run: RunQuery, found: Happening) -> bool:
     behind = event.snapshot.get("tensor", (0, 0, frozenset()))[2]
     if node is None or event.may or not any(is_wrapper(run, atom) for atom in behind):
         return False
-    if any(is_frozen(around) for around in found.around) or reduces_gradients(event) or not _is_sum(event):
+    if any(is_frozen(around) for around in found.around) or reduces_gradients(event) or not is_sum(event):
         return False
     scope = function_around(event.module, event.node) or event.module.tree
     text = event.module.text(scope) if scope is not event.module.tree else event.module.code
@@ -93,11 +92,6 @@ def _carries_gradient(run: RunQuery, found: Happening) -> bool:
         return False
     values = assigned(scope, node.id) if isinstance(node, ast.Name) else [node]
     return not any(_NO_GRADIENT.search(ast.unparse(value)) for value in values)
-
-
-def _is_sum(event: Event) -> bool:
-    operation = event.nodes.get("op")
-    return operation is None or ast.unparse(operation).endswith("SUM")
 
 
 _LOSSES = """\

@@ -52,8 +52,8 @@ _LOADS = re.compile(r"\b(?:load|restore|resume)\w*\(")
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the save whose names the load cannot know."""
-    compiled = [found.event for found in run.happenings("compiles") if _replaces(found.event)]
-    if not compiled or len(compiled) != len(list(run.happenings("compiles"))) or _knows(run):
+    compiled = [found.event for found in run.happenings("compiles")]
+    if not compiled or not all(map(_replaces, compiled)) or _knows(run):
         return
     files = Files(run)
     kinds = {kind for event in compiled for kind in files.kinds(event.arguments.get("model"))}

@@ -45,7 +45,7 @@ _FLAG = "require_backward_grad_sync"
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on each place that sets the flag too late, or on the only one where none sets it to true."""
+    """Fire on the one place that sets the flag, where that is too late, or on the first where none sets it to true."""
     if run.context.is_one_process:
         return
     forwards = [found.event for found in run.happenings("ddp-forward")]
@@ -56,16 +56,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if places and all(_is_off(node) for _, node in places):
         yield _finding(run, places[0], forwards[0], "is never true again: no gradient is averaged over the ranks")
         return
-    for module, node in places:
-        scope = _loop(module, node)
-        mine = [event for event in forwards if _is_inside(event, module, scope)]
-        before = [event for event in mine if _line(event.node) < node.lineno]
-        after = [event for event in mine if _line(event.node) > node.lineno]
-        ends = [e for e in backwards if _is_inside(e, module, scope) and _line(e.node) > node.lineno]
-        others = [other for _, other in places if other is not node]
-        if len(before) == 1 and ends and not after and not others:
-            text = "is set after the forward pass, which reads it: the last micro batch of a step is not exchanged"
-            yield _finding(run, (module, node), before[0], text)
+    if len(places) != 1:
+        return
+    module, node = places[0]
+    scope = _loop(module, node)
+    mine = [event for event in forwards if _is_inside(event, module, scope)]
+    before = [event for event in mine if _line(event.node) < node.lineno]
+    after = [event for event in mine if _line(event.node) > node.lineno]
+    ends = [e for e in backwards if _is_inside(e, module, scope) and _line(e.node) > node.lineno]
+    if len(before) == 1 and ends and not after:
+        text = "is set after the forward pass, which reads it: the last micro batch of a step is not exchanged"
+        yield _finding(run, (module, node), before[0], text)
 
 
 def _settings(module: Module) -> Iterator[ast.Assign]:

@@ -33,6 +33,7 @@ from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import trainers
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.visible import variable_of
 
 META = RuleMeta(
     code="DSL697",
@@ -67,30 +68,19 @@ _JOINING = ("starts-group", "wraps-model", "prepares", "makes-engine", "trainer-
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each variable that certainly gets the number of something else."""
-    if _is_one_machine(run) or run.context.is_one_process or run.has("spawns") or not run.has(*_JOINING):
+    if run.context.is_one_machine or run.context.is_one_process or run.has("spawns") or not run.has(*_JOINING):
         return
     found = [write for write in run.happenings("sets-environment") if write.event.api == SET]
     writes = [write.event for write in found]
-    if any(_name(write.event) == "MASTER_ADDR" and _is_always_here(write) for write in found):
+    if any(variable_of(write.event) == "MASTER_ADDR" and _is_always_here(write) for write in found):
         return
     has_lightning = bool(trainers(run)) or run.has("makes-fabric")
     for event in writes:
-        meant = _VARIABLES.get(_name(event), "")
+        meant = _VARIABLES.get(variable_of(event), "")
         held = _held(run, event.arguments["value"], meant) if meant and not event.may else ""
         is_read = meant != "node-rank" or has_lightning
         if held and is_read and (run.machine.worlds.stated or event.module.search(_SEVERAL)):
             yield _finding(run, event, meant, held)
-
-
-def _is_one_machine(run: RunQuery) -> bool:
-    context = run.context
-    each = context.processes_per_node.get_or(None)
-    return context.nodes.get_or(0) == 1 or (context.world_size.is_known and context.world_size.value == each)
-
-
-def _name(event: Event) -> str:
-    known = event.arguments["name"].constants
-    return str(known[0]) if known is not None and len(known) == 1 else ""
 
 
 def _is_always_here(write: Happening) -> bool:
@@ -118,9 +108,9 @@ def _finding(run: RunQuery, event: Event, meant: str, held: str) -> Finding:
         META,
         event.module,
         event.node,
-        f"`{_name(event)}` is {_SAID[held]} here, not {_SAID[meant]}: {_EFFECTS[meant]}",
+        f"`{variable_of(event)}` is {_SAID[held]} here, not {_SAID[meant]}: {_EFFECTS[meant]}",
         hint=_HINTS[meant],
-        facts={"variable": _name(event), "held": held},
+        facts={"variable": variable_of(event), "held": held},
     )
 
 

@@ -29,6 +29,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddps import is_of_all, is_sum
 from dslint.rules.evaluations import Evaluation, shared_evaluations
 from dslint.rules.parted import function_around
 from dslint.rules.plateaus import instances
@@ -87,10 +88,7 @@ def _is_round(data: Value | None) -> bool:
 
 
 def _is_sum(event: Event) -> bool:
-    operation, group = event.nodes.get("op"), event.arguments.get("group")
-    is_whole = group is None or group.constants == (None,)
-    is_sum = operation is None or ast.unparse(operation).endswith("SUM")
-    return event.api.endswith((".all_reduce", ".reduce")) and is_sum and is_whole
+    return event.api.endswith((".all_reduce", ".reduce")) and is_sum(event) and is_of_all(event)
 
 
 def _adds_counts(found: Evaluation) -> bool:

@@ -25,7 +25,6 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.standing.presence import first_missing
 from dslint.model.surface import surface
-from dslint.model.versions.allowed import Bound
 from dslint.model.versions.environment import Environment, environment
 from dslint.model.versions.importing import Failure, failures
 from dslint.model.versions.project import Requirements
@@ -98,7 +97,7 @@ def _are_beside(doc: Requirements, failure: Failure, found: Environment) -> bool
 
 
 def _finding(doc: Requirements, failure: Failure, releases: Mapping[str, str], severity: Severity | None) -> Finding:
-    mine, theirs = _bound(doc, failure.library), _bound(doc, failure.lacking)
+    mine, theirs = doc.allowed.of(failure.library).foremost, doc.allowed.of(failure.lacking).foremost
     assert mine is not None
     # The line that says most is the one to change.
     first, other = (mine, theirs) if theirs is None or (mine.is_pin and not theirs.is_pin) else (theirs, mine)
@@ -127,8 +126,3 @@ def _missing(failure: Failure, release: str) -> str:
     found = surface(failure.dotted.partition(".")[0])
     part = first_missing(found, failure.dotted, release) if found is not None else ""
     return part if part and part != failure.dotted else failure.dotted.rpartition(".")[2]
-
-
-def _bound(doc: Requirements, name: str) -> Bound | None:
-    allowed = doc.allowed.of(name)
-    return allowed.pin or next(iter(allowed.bounds), None)

@@ -14,7 +14,7 @@ from typing import Any
 from dslint.core.fact import Fact, unknown
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.parser.judge import Judge, judge_of
-from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
+from dslint.model.plan.parser.options import ARGUMENT_FILES, Passed, Problem, ScriptParser
 from dslint.model.plan.parser.texts import Text, as_text
 from dslint.model.plan.parser.values import given_value
 
@@ -88,7 +88,7 @@ def _is_file(parser: ScriptParser, command: LaunchCommand) -> bool:
 
 def _names_file(command: LaunchCommand) -> bool:
     """Whether the first word is the name of a file of arguments."""
-    return any((word.text or "").endswith((".json", ".yaml", ".yml")) for word in command.script_args[:1])
+    return any((word.text or "").endswith(ARGUMENT_FILES) for word in command.script_args[:1])
 
 
 def _unknown(extras: Sequence[Text], hides: bool) -> list[Problem]:

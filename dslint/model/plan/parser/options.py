@@ -12,6 +12,8 @@ from dslint.model.launch.command import Word
 from dslint.python.plainoptions import Option
 
 # Why a parser with ``parse_known_args`` is open.
+# How the name of a file of arguments ends: `train.py args.yaml`.
+ARGUMENT_FILES = (".yaml", ".yml", ".json")
 LETS_PASS = "it lets unknown arguments pass"
 
 
