@@ -7,6 +7,9 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Projects to lint, and none of them is a test of ours, though some bring tests of their own.
+collect_ignore = ["fixtures"]
+
 # Most tests ask what is found, notes among it; those of the view that people get take this away.
 os.environ["DSLINT_MIN_SEVERITY"] = "info"
 

@@ -337,7 +337,9 @@ def test_what_is_installed_counts_and_not_what_a_file_wants(tmp_path: Path) -> N
     words = ("torchrun", "--nproc_per_node", "2", "train.py", "--deepspeed_config", "ds.json")
     found = checked(*words, env={"PATH": f"{tmp_path}/other/bin"})
     assert "ds.json DSL160" in codes(found)
-    assert "0.12.6 (installed)" in next(f.message for f in found.result.findings if f.code == "DSL160")
+    race = next(finding for finding in found.result.findings if finding.code == "DSL160")
+    assert "DeepSpeed 0.12.6" in race.message
+    assert [str(place) for place in race.related] == ["installed"]
     newer = environment(tmp_path / "newer", {"deepspeed": "0.18.0"})
     severities = [
         finding.severity.value
