@@ -2,7 +2,8 @@
 
 A call that runs out of its budget ends where it is: what it did so far stays, what it may still have written is lost,
 and its caller goes on. A call of functions in which nothing concerns other ranks gets little; its result is then that
-of code without a model.
+of code without a model. Near the entry, where training loops are, a function whose calls have taken its whole budget
+is read to its end all the same; what it calls on this rest of the way gets little.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from dslint.python.binding import Arguments
 from dslint.python.escapes import escape, lose_names, lose_written
 from dslint.python.events import Call, Lost, Seq
-from dslint.python.heap import UNFINISHED, OutOfBudgetError
+from dslint.python.heap import UNFINISHED, Frame, OutOfBudgetError
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.source import Module
@@ -26,6 +27,8 @@ from dslint.python.varies import LOST, UNMODELLED
 MODULE = 3_000
 # A call may take what its caller has left, divided among the calls that come after it, and this much at least ...
 _SHARE, _FAIR, _SMALLEST, _LEAST = 0.95, 0.5, 0.3, 600
+# So many frames above that of the entry go on, for so many steps a line and not more than this; their calls get little.
+_NEAR, _A_LINE, _MOST, _LITTLE = 3, 15, 4_000, 100
 
 
 def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, run: Callable[[], Value]) -> Value:
@@ -33,8 +36,6 @@ def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, 
     outer = m.limit
     matters = m.program.relevance(m).of(function.node, function.module)
     m.limit = min(outer, m.steps + _share(m, function, node, matters))
-    if m.limit == outer:
-        return run()
     frame, events, control, lanes, path = m.frame, m.events, m.control, m.lanes, m.path
     recorder, split, tries, mark = m.recorder, m.split, len(m.tries), m.store.mark()
     m.partial = []
@@ -42,7 +43,9 @@ def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, 
         return run()
     except OutOfBudgetError:
         if m.steps > outer:
-            raise
+            if not goes_on(m, frame):
+                raise
+            outer = m.limit
         m.frame, m.events, m.control, m.lanes, m.path = frame, events, control, lanes, path
         m.recorder, m.split, m.alive = recorder, split, True
         del m.tries[tries:]
@@ -52,8 +55,32 @@ def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, 
         m.limit = outer
 
 
+def goes_on(m: Machine, frame: Frame) -> bool:
+    """Let the own code of a frame near the entry go on, once, and return whether it does."""
+    while frame.is_comprehension and frame.parent is not None:
+        frame = frame.parent
+    node = frame.function.node if frame.function is not None else frame.module.tree
+    often = m.program.costly.get(id(node), 0)
+    if frame.goes_on or often or m.program.focus is not None or frame.depth > _NEAR:
+        return False
+    if frame.function is not None and not m.program.relevance(m).of(node, frame.module):
+        return False
+    frame.goes_on = True
+    m.program.costly[id(node)] = 1
+    m.limit = m.steps + min(_A_LINE * _lines(node), _MOST)
+    return True
+
+
+def _lines(node: ast.AST) -> int:
+    if isinstance(node, ast.Module):
+        return (node.body[-1].end_lineno or 0) if node.body else 0
+    return (getattr(node, "end_lineno", None) or 0) - getattr(node, "lineno", 0) + 1
+
+
 def _share(m: Machine, function: Function, node: ast.AST, matters: bool) -> int:
     """Return the steps that a call may take; less each time that calls of the function took too many."""
+    if m.frame.goes_on:
+        return _LITTLE
     often = m.program.costly.get(id(function.node), 0)
     if not matters:
         return m.program.effort.aside >> min(2 * often, 6)

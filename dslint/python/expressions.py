@@ -23,6 +23,7 @@ from dslint.python import (
     ranknames,
     subscripts,
 )
+from dslint.python.budgets import goes_on
 from dslint.python.events import Alt, Seq
 from dslint.python.heap import OutOfBudgetError
 from dslint.python.joins import join, join_all
@@ -51,7 +52,7 @@ from dslint.python.values import (
 def evaluate(m: Machine, node: ast.expr) -> Value:
     """Return what an expression may hold, with all that its evaluation does."""
     m.steps += 1
-    if m.steps > m.limit:
+    if m.steps > m.limit and not goes_on(m, m.frame):
         raise OutOfBudgetError
     handler = _HANDLERS.get(type(node))
     if handler is None:

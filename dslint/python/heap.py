@@ -108,6 +108,7 @@ class Frame:
     call: ast.AST | None = None
     class_body: ClassAtom | None = None
     is_comprehension: bool = False
+    goes_on: bool = False  # beyond its budget, which its calls have taken (`budgets.py`)
     turn: int = 0  # of a loop whose turns run one by one: each makes objects of its own
 
     @property

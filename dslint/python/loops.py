@@ -76,7 +76,8 @@ def run_loop(
             m.give_up(loop, loop.body.items)
             raise
         m.frame.loops.pop()
-        loop.body = Seq(body)
+        if not (m.frame.goes_on and loop.body.items):  # on the rest of the way its calls got little
+            loop.body = Seq(body)
         back = list(state.continues)
         if m.alive:
             back.append(Outcome(m.store.changes(mark), m.lanes, m.control))

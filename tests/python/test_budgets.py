@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dslint.python import budgets
 from dslint.python.entries import Analysis
 from dslint.python.events import Context, Event, Loop, Lost, Node, children, walk
 from dslint.python.files import Texts
@@ -27,6 +30,12 @@ train(make(), [])
 """
 
 
+@pytest.fixture
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept for the rest of a function whose calls have taken its budget."""
+    monkeypatch.setattr(budgets, "_MOST", 0)
+
+
 def tree(limit: int) -> Node:
     analysis = Analysis(Texts({"main.py": SCRIPT}))
     analysis.program.effort = Effort(script=limit)
@@ -42,6 +51,7 @@ def paths(node: Node, *around: type) -> list[tuple[str, tuple[type, ...]]]:
     return here + [found for child in children(node) for found in paths(child, *inner)]
 
 
+@pytest.mark.usefixtures("_at_once")
 def test_what_a_block_has_done_stays_in_its_loop_and_context() -> None:
     """At every limit the events that are found have the blocks around them that they have in the whole tree."""
     whole = set(paths(tree(100_000)))
@@ -55,6 +65,7 @@ def test_what_a_block_has_done_stays_in_its_loop_and_context() -> None:
     assert seen >= 3
 
 
+@pytest.mark.usefixtures("_at_once")
 def test_a_whole_turn_of_a_loop_says_more_than_a_part_of_the_next() -> None:
     """Once the end of the body was seen, no larger limit loses it."""
     known = False
@@ -63,3 +74,53 @@ def test_a_whole_turn_of_a_loop_says_more_than_a_part_of_the_next() -> None:
         assert not known or "all_reduce" in names, limit
         known = known or "all_reduce" in names
     assert known
+
+
+PART = """
+class Part{n}:
+    def __init__(self, place, owner):
+        self.rank = dist.get_rank()
+        self.place, self.owner = [place, owner, [place, [owner]]], {{"a": place, "b": [owner, place]}}
+        self.inner = [Part{m}(self, place), Part{m}(owner, self), Part{m}(place, owner)]
+
+    def forward(self, batch):
+        return batch + self.rank
+"""
+MODELS = (
+    "import sys\nimport torch.distributed as dist\n\n\ndef Part0(place, owner):\n    return place\n\n"
+    + "".join(PART.format(n=n + 1, m=n) for n in range(4))
+    + """
+
+def main():
+    kind = sys.argv[1]
+    if kind == "a":
+        model = Part4(kind, 1)
+    elif kind == "b":
+        model = Part4(kind, 2)
+    else:
+        model = Part4(kind, kind)
+    for batch in make():
+        loss = model.forward(batch)
+        dist.all_reduce(loss)
+    dist.barrier()
+
+
+main()
+"""
+)
+
+
+def test_a_function_whose_calls_take_its_budget_is_read_to_its_end() -> None:
+    analysis = Analysis(Texts({"main.py": MODELS}))
+    whole = analysis.script("main.py")
+    assert whole is not None
+    assert whole.steps > 4_000
+    for limit in range(1_500, whole.steps, 500):
+        analysis = Analysis(Texts({"main.py": MODELS}))
+        analysis.program.effort = Effort(script=limit)
+        entry = analysis.script("main.py")
+        assert entry is not None
+        names = [event.api.rpartition(".")[2] for event in walk(entry.tree) if isinstance(event, Event)]
+        assert {"all_reduce", "barrier"} <= set(names), limit
+        # What is kept for it has an end, too.
+        assert entry.steps <= limit + 2_000
