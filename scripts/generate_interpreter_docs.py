@@ -52,8 +52,8 @@ GROUPS = {
         " ranknames ownnames vocabulary"
     ),
     "Expressions and statements": (
-        "expressions connectives comparisons presence operators arithmetic texts comprehensions subscripts statements"
-        " loops onceloops turns shares exceptional exceptions contexts matching generators"
+        "expressions connectives comparisons presence operators arithmetic texts comprehensions subscripts widths"
+        " statements loops onceloops turns shares exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries mappings writing changes escapes jsontexts collected"

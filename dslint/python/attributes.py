@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from dslint.python import parameters, ragged, ranknames
+from dslint.python import parameters, ragged, ranknames, widths
 from dslint.python.environment import ENVIRONMENT
 from dslint.python.escapes import lose
 from dslint.python.heap import BASES, CONTAINERS, CONTENT
@@ -306,6 +306,7 @@ def child(m: Machine, atom: Instance, name: str, node: ast.AST | None = None) ->
         kinds = [a.kind for a in content.atoms if isinstance(a, Unknown)]
         kind = INPUT if INPUT in kinds else LOST_VALUE if LOST_VALUE in kinds else OPAQUE
         varies, shape, made_by, origin = content.varies, content.shape, content.made_by, content.origin
+        varies = widths.asked(m, name, varies, shape) if shape & LOST and not atom.cls else varies
     is_open = kind != LOST_VALUE and (not atom.cls or isinstance(atom.cls, ClassAtom))
     ranked = ranknames.field(m, name, node) if is_open else None
     if ranked is not None:

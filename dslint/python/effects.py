@@ -7,7 +7,7 @@ import ast
 from dslint.python import attributes, configdicts, containers, dictionaries, modes, parameters, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
-from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
+from dslint.python.heap import CONTENT, LENGTH, RECEIVED, REGISTERED
 from dslint.python.joins import join_all
 from dslint.python.libraries import LABELS, Row
 from dslint.python.machine import Machine
@@ -215,6 +215,10 @@ def _same_object(m: Machine, atom: Instance, keeps: int) -> None:
     if content is not None:
         kinds = frozenset((Unknown(OPAQUE, RECEIVED, str(atom.cls)),))
         m.store.set((atom, CONTENT), Value(kinds, keeps, 0, content.made_by))
+    length = m.store.get((atom, LENGTH))
+    if length is not None and length.varies:
+        # One that differs ends no broadcast: the sizes of the items are sent first, in a tensor of that length.
+        m.store.set((atom, LENGTH), Value(frozenset((Unknown(OPAQUE, RECEIVED, "builtins.int"),)), keeps))
     if atom.cls not in ("builtins.list", "builtins.dict"):
         for key in dictionaries.known_keys(m, atom):
             m.store.set((atom, ("key", key)), NOTHING)

@@ -22,6 +22,7 @@ from dslint.python import (
     ragged,
     ranknames,
     subscripts,
+    widths,
 )
 from dslint.python.budgets import goes_on
 from dslint.python.events import Alt, Seq
@@ -202,13 +203,16 @@ def _subscript(m: Machine, node: ast.Subscript) -> Value:
         ]
         return ragged.part(m, base, parts[1], node, subscripts.sliced(m, base, parts, node))
     key = evaluate(m, node.slice)
-    return ragged.part(m, base, key, node, subscripts.item(m, base, key, node))
+    found = widths.part(m, key, subscripts.item(m, base, key, node), node)
+    return ragged.part(m, base, key, node, found)
 
 
 def _slice(m: Machine, node: ast.Slice) -> Value:
     parts = [evaluate(m, p) for p in (node.lower, node.upper, node.step) if p is not None]
+    lower = parts[0] if node.lower is not None else None
     upper = parts[node.lower is not None] if node.upper is not None else None
-    return ragged.bounded(m, upper, m.thing(node, "slice", parts, "builtins.slice"), node)
+    made = widths.note(m, lower, upper, m.thing(node, "slice", parts, "builtins.slice"), node)
+    return ragged.bounded(m, upper, made, node)
 
 
 _SCALARS = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool", "builtins.bytes")

@@ -30,6 +30,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
+from dslint.python.varies import LOST, OWN, RANKED
 
 
 def call_function(
@@ -163,8 +164,17 @@ def _default(m: Machine, function: Function, name: str, maybe: set[str], argumen
     if name in maybe:
         for unpacked in (arguments.open_keywords, arguments.rest):
             if unpacked is not None:
-                found = join(found, unpacked)
+                found = join(found, _one_of(m, unpacked) if node is not None else unpacked)
     return found
+
+
+def _one_of(m: Machine, unpacked: Value) -> Value:
+    """Return what a parameter with a default may get of unpacked values: which one it gets, nobody knows.
+
+    All items of a batch are the rank's own, but the number of the rank is in one of several, for another parameter.
+    """
+    bits = m.varies(unpacked)
+    return unpacked.with_(LOST) if bits & RANKED and not bits & OWN else unpacked
 
 
 def run_frame(m: Machine, frame: Frame, node: ast.AST) -> Value:

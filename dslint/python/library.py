@@ -18,6 +18,7 @@ from dslint.python import (
     ragged,
     ranknames,
     seeds,
+    widths,
 )
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.effects import effects
@@ -252,6 +253,8 @@ def _place(
         shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape not in (DATA, RANK) else 0
     for name in row.extra.get("cuts", ()):
         shape |= m.varies(bound.given[name]) if name in bound.given else 0
+    shape |= widths.joined(m, bound.given.get(row.extra.get("joins", "")))
+    shape = widths.sized(m, bound.given.get(row.extra.get("sets_size", "")), shape)
     if row.varies == 0 and "collective" in row.tags:
         shape = 0  # what all ranks hold has one length
     if "ends_gradient" in row.extra:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import containers, dictionaries, ranknames, shares
+from dslint.python import containers, dictionaries, ranknames, shares, widths
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
 from dslint.python.heap import ITEMS, LENGTH
@@ -169,6 +169,7 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
     bits = 0
     for part in parts:
         bits |= m.varies(part)
+    wide = bits & ~DIVERGENT | LOST if widths.moves_as_one(m, parts[0], parts[1], node) else bits
     own = call_special(m, base, "__getitem__", [m.thing(node, "slice", parts, "builtins.slice")], node)
     if own is not None:
         return own
@@ -181,7 +182,7 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         return one(Tuple(tuple(cut), kept.cls)) if isinstance(kept, Tuple) else containers.new_list(m, node, cut)
     cls = next((a.cls for a in base.atoms if isinstance(a, Instance) and isinstance(a.cls, str)), "")
     if cls in containers.LISTS or isinstance(base.single, Tuple):
-        counted = bits | m.shape(base)  # before the part is made: a turn of a loop may make `base` again
+        counted = wide | m.shape(base)  # before the part is made: a turn of a loop may make `base` again
         made = containers.new_list(m, node, [], containers.element(m, base, node).with_(bits))
         atom = made.single
         assert isinstance(atom, Instance)
@@ -192,7 +193,9 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         text = frozenset((Unknown(OPAQUE, "part of a text", "builtins.str"),))
         return Value(text, m.varies(base) | bits, bits, base.made_by, (id(node), m.frame.id, m.turn), m.origin(base))
     keeps = cls if cls in ("torch.Tensor", "numpy.ndarray") else ""
-    part = m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=bits)
+    part = m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=wide)
+    if keeps and widths.is_cut(m, parts[0], parts[1], node):
+        part = widths.cut(m, part, node)
     if bits & RANKED:
         m.store.set((part.single, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
     return part

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
 _BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")
+# A dimension behind that of the batch.
+_DIMENSION = re.compile(r"\.shape\[-?[1-9]\]$|\.size\((?:dim=)?-?[1-9]\)$|\.size\(\)\[-?[1-9]\]$")
+_MANY, _MOST_PARTS = 3, 4
 
 
 def is_batch_size(test: ast.AST) -> bool:
@@ -14,6 +18,25 @@ def is_batch_size(test: ast.AST) -> bool:
         return False
     sides = [ast.unparse(side) for side in (test.left, test.comparators[0])]
     return any(_BATCH_SIZE.search(side) for side in sides) and "0" not in sides
+
+
+def is_layout(test: ast.AST, behind: Iterable[ast.AST]) -> bool:
+    """Return whether a test asks for the form of a batch: `if x.size(1) == 3:`, with what stands behind its name.
+
+    How many views, sentences or channels an item has is no length: all items have as many.
+    """
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    left, right = test.left, test.comparators[0]
+    number = right.value if isinstance(right, ast.Constant) else None
+    if type(number) is not int or number > _MOST_PARTS:
+        return False
+    if isinstance(test.ops[0], ast.Eq | ast.NotEq):
+        is_form = number >= 1
+    else:  # `>= 3` asks for a third part, `> 1` may ask for a row that is long enough
+        is_form = number + isinstance(test.ops[0], ast.Gt | ast.LtE) >= _MANY
+    sources = behind if isinstance(left, ast.Name) else (left,)
+    return is_form and any(_DIMENSION.search(ast.unparse(source)) for source in sources)
 
 
 def counts_batch_sizes(loop: ast.AST) -> bool:

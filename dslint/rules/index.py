@@ -6242,6 +6242,21 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL710",
+        name="whole-number-option-with-fraction",
+        kind="script",
+        severity="warning",
+        summary="an option has `type=int` and a fraction as its default: no fraction can be passed",
+        module="dslint.rules.script.dsl710_whole_number_option_with_fraction",
+        markers=(
+            "add_argument",
+            "type['\\\"]?\\s*\\]?\\s*[=:]\\s*(?:\\w+\\.)*int\\b",
+            "torch|deepspeed|accelerat|transformers|lightning",
+        ),
+        fix="none",
+        since="0.1.0",
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",

@@ -34,8 +34,14 @@ def does_to_path(found: Arrival, row: Mapping[str, Any]) -> str | None:
     is_small = event.api.endswith(".save_pretrained") and "main" not in row
     is_guarded = "downloads" in event.tags or "save_function" in event.arguments or event.open or is_small
     mode = event.arguments.get(str(row.get("mode", "")))
+    is_guarded = is_guarded or _copies_the_same(event, str(row.get("copies", "")))
     is_added = bool(row.get("appends")) if mode is None else mode.constants != ("w",)
     return None if is_guarded or is_added or not is_stated(event, str(row.get("main", "")), True) else "write"
+
+
+def _copies_the_same(event: Event, source: str) -> bool:
+    """`shutil.copy(args.config, folder)`: whoever is the last, and who writes at the same time, writes the same."""
+    return source in event.arguments and not event.snapshot[source][0] & (DIVERGENT | LOST)
 
 
 def is_stated(event: Event, name: str, default: bool) -> bool:

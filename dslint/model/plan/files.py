@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import IMAGE_DECIDES
+from dslint.model.launch.packagedirs import installed_paths
 from dslint.model.plan.tree import below_clone, file_in_image, files_ending, inside_clone, parts_of
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -104,10 +105,13 @@ class Files:
         return any(map(self.workspace.exists, self.after_cd()))
 
     def find_module(self, module: str) -> str | None:
-        """The file that ``-m`` runs: also in the folder ``src``, which an installation puts on the path."""
+        """The file that ``-m`` runs: also in the folder ``src``, or where an installation puts its package."""
         names = module_paths(module)
         roots = [*self.folders, *(posixpath.join(folder, source) for folder in self.folders for source in _SOURCES)]
-        return next((found for name in names if (found := self.workspace.resolve(name, roots)) is not None), None)
+        found = next((found for name in names if (found := self.workspace.resolve(name, roots)) is not None), None)
+        stems = installed_paths(module, self.launch_path, self.workspace) if found is None else ()
+        elsewhere = (f"{stem}{end}" for stem in stems for end in (".py", "/__main__.py"))
+        return found or next((path for path in elsewhere if self.workspace.is_file(path)), None)
 
     def find(self, text: str) -> str | None:
         """The user-facing path of a file that the command names, ``None`` when it is nowhere."""

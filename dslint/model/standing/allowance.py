@@ -30,6 +30,11 @@ class Allowance:
         return self.allowed.state == STATED
 
     @property
+    def is_bounded(self) -> bool:
+        """The project says which releases it takes; `torch` alone says no more than that it takes some."""
+        return self.is_stated and any(bound.specifier for bound in self.allowed.bounds)
+
+    @property
     def origins(self) -> tuple[Location, ...]:
         """The places that say which releases are allowed, strongest first."""
         found = [bound.origin for bound in self.allowed.bounds if bound.origin is not None and bound.specifier]

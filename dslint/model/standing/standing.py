@@ -42,7 +42,7 @@ def stand(allowance: Allowance, fails: Callable[[str], bool | None], runs: Calla
     """
     # Older releases are nobody's business who states none, and to ask for all of them takes longer than all else.
     fresh = allowance.fresh
-    if not allowance.is_stated and not (fresh in allowance.releases and fails(fresh) and runs(fresh)):
+    if not allowance.is_bounded and not (fresh in allowance.releases and fails(fresh) and runs(fresh)):
         return None
     failing = [release for release in allowance.releases if fails(release)]
     if not failing:
@@ -56,7 +56,7 @@ def stand(allowance: Allowance, fails: Callable[[str], bool | None], runs: Calla
         reach = "all"
     elif fresh in lacking:
         reach = "fresh"
-    elif allowance.is_stated:
+    elif allowance.is_bounded:
         reach = "oldest"
     else:
         return None  # older releases are nobody's business who states none

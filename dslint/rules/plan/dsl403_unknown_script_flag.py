@@ -115,6 +115,10 @@ EXAMPLES = (
     bad("in documentation", {
         "README.md": f"```bash\n{_WRONG}```\n", "train.py": _HEAD + _BITS + _END,
     }, "README.md:2 warning"),
+    bad("several values of a misspelt option, one mistake", {
+        "run.sh": _WRONG.replace(" 4", " 4 8 16"),
+        "train.py": _HEAD + _BITS.replace('default=16', 'nargs="+"') + _END,
+    }, "run.sh:1 error", fixed={"run.sh": _RUN.replace(" 4", " 4 8 16")}),
     good("as the script declares it", {"run.sh": _RUN, "train.py": _HEAD + _BITS + _END}),
     good("the beginning of an option", {"run.sh": _RUN.replace("bits", "b"), "train.py": _HEAD + _BITS + _END}),
     good("unknown arguments pass", {
@@ -243,28 +247,43 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if parser is None or given is None or not parser.is_closed:
         return
     leftovers = 0
+    unknown = [problem.word for problem in given.problems if problem.kind == "unknown"]
     for problem in given.problems:
-        if problem.word is None or is_placeholder(problem.word) or _is_another_command(problem.word, plan):
-            continue
-        if is_cut_off(problem.word, plan.command):
-            continue  # DSL303
-        if problem.kind == "unknown" and own_option(plan.command.launcher, problem.word.text or ""):
-            continue  # DSL447
-        if plan.command.in_docs and _stands_for_more(problem.word, plan.command):
+        word = problem.word
+        if word is None or is_placeholder(word) or _is_told_elsewhere(problem, word, plan):
             continue
         if problem.kind == "unknown":
-            yield _unknown(plan, parser, problem, problem.word)
-        elif problem.word.origins and (plan.command.in_docs or _is_form(plan, problem.word)):
+            yield _unknown(plan, parser, problem, word)
+        elif word.origins and (plan.command.in_docs or _is_form(plan, word)):
             continue  # `export OUTPUT_DIR="path to save"`
-        elif problem.kind == "leftover" and not leftovers and not _follows_switch(plan, parser, problem.word):
+        elif problem.kind != "leftover" or leftovers or _is_value_of(word, unknown, plan):
+            continue
+        elif not _follows_switch(plan, parser, word):
             leftovers += 1
-            yield _leftover(plan, parser, problem.word)
+            yield _leftover(plan, parser, word)
+
+
+def _is_told_elsewhere(problem: Problem, word: Word, plan: RunPlan) -> bool:
+    """Return whether another rule tells of a word, or it is none for this script."""
+    if _is_another_command(word, plan) or is_cut_off(word, plan.command):  # DSL303
+        return True
+    if problem.kind == "unknown" and own_option(plan.command.launcher, word.text or ""):
+        return True  # DSL447
+    return plan.command.in_docs and _stands_for_more(word, plan.command)
 
 
 def _is_another_command(word: Word, plan: RunPlan) -> bool:
     """``mpirun a : b``: behind the colon stands another program."""
     words = plan.command.script_args
     return any(w.text == ":" for w in words[: words.index(word) + 1]) if word in words else True
+
+
+def _is_value_of(word: Word, unknown: list[Word | None], plan: RunPlan) -> bool:
+    """``--eval_sets a b``: what follows an option that there is not stands or falls with it."""
+    words = list(plan.command.script_args)
+    at = next((i for i, w in enumerate(words) if w is word), 0)
+    option = next((w for w in reversed(words[:at]) if (w.text or w.raw).startswith("-")), None)
+    return option is not None and any(w is option for w in unknown)
 
 
 def _follows_switch(plan: RunPlan, parser: ScriptParser, word: Word) -> bool:

@@ -60,6 +60,21 @@ EXAMPLES = (
         "run.sh": "torchrun --nproc_per_node 8 -m lib.eval.old --lr 1\n",
         "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
     }),
+    good("a package that is installed from another folder", {
+        "README.md": "```bash\npython -m pkg.tools.train --lr 1\n```\n", "pkg/__init__.py": "",
+        "pkg/tools/__init__.py": "", "tools/train.py": "print()\n",
+        "setup.py": "from setuptools import setup\n\n\ndef folders():\n    return {'pkg.tools': 'tools'}\n\n\n"
+        "setup(name='pkg', package_dir=folders())\n",
+    }),
+    bad("not in that folder either", {
+        "run.sh": "python -m pkg.tools.old --lr 1\n", "pkg/__init__.py": "", "pkg/tools/__init__.py": "",
+        "tools/train.py": "print()\n", "setup.cfg": "[options]\npackage_dir =\n    pkg.tools = tools\n",
+    }, "run.sh:1 warning"),
+    good("a package of a section", {
+        "run.sh": "torchrun --nproc_per_node 8 -m pkg.tools.train --lr 1\n", "pkg/__init__.py": "",
+        "pkg/tools/__init__.py": "", "exps/train.py": "print()\n",
+        "pyproject.toml": '[tool.setuptools.package-dir]\n"pkg.tools" = "exps"\n',
+    }),
     good("the command is meant for a folder below", {"run.sh": _RUN, "part/tools/train.py": "print()\n"}),
     good("two files may be meant", {
         "run.sh": _RUN.replace("tools", "old/train"),

@@ -41,7 +41,7 @@ from dslint.python.queries.parting import Parting
 from dslint.python.varies import HOST, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.batchsizes import counts_batch_sizes, is_batch_size
+from dslint.rules.batchsizes import counts_batch_sizes, is_batch_size, is_layout
 from dslint.rules.loneflags import lone_flags
 from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.rankscripts import (
@@ -112,7 +112,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
         test = parted.test_node(parting)
         if not parted.is_about_data(parting) or parting.order or any(map(is_batch_size, _expressions(parting))):
             continue
-        if counts_batch_sizes(parting.test.node):
+        if counts_batch_sizes(parting.test.node) or is_layout(test, _expressions(parting)):
             continue
         module = parting.test.module
         cause, label = parted.cause(parting)

@@ -22,18 +22,25 @@ machine; processes that meet at an address of this machine; a file that says it 
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.python.environment import SET
-from dslint.python.events import Event
+from dslint.python.events import Event, Loop
 from dslint.python.values import Const, PerRank, Value
-from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, RANK, RANKED, UNSURE
+from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, OWN, RANK, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import written
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.sharescripts import DOWNLOADED, OWN_SAMPLER, OWN_SHARDS
+
+if TYPE_CHECKING:
+    from dslint.core.source import Location
+    from dslint.python.source import Module
 
 META = RuleMeta(
     code="DSL271",
@@ -77,6 +84,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         # What `mp.spawn` counts is the rank of a job on one machine.
         if run.has("wraps-model", "prepares", "makes-engine", "trainer-train") and not run.has("spawns"):
             yield from _shares(run)
+            yield from _loops(run)
             yield from _seeds(run)
 
 
@@ -90,17 +98,37 @@ def _shares(run: RunQuery) -> Iterator[Finding]:
         if run.machine.worlds.full != event.lanes:
             continue
         node = next((event.nodes[s.role] for s in own if s.role in event.nodes), event.node)
-        yield run.finding(
-            META,
-            event.module,
-            node,
-            f"The {own[0].role.replace('_', ' ')} divides by the local rank: a second machine trains on the items of"
-            " the first again",
-            hint="Divide by the rank of the job (`dist.get_rank()`, `RANK`)",
-            related=tuple(run.location(m, n, "the items are divided here") for m, n in own[0].code[:1]),
-            varies=own[0].varies,
-            facts={"call": "loader"},
-        )
+        places = tuple(run.location(m, n, "the items are divided here") for m, n in own[0].code[:1])
+        yield _divided(run, event.module, node, own[0].role.replace("_", " "), places, own[0].varies, "loader")
+
+
+def _divided(run: RunQuery, module: Module, node: ast.AST, role: str, places: Iterable[Location], varies: int,
+             call: str) -> Finding:  # fmt: skip
+    return run.finding(
+        META,
+        module,
+        node,
+        f"The {role} divides by the local rank: a second machine trains on the items of the first again",
+        hint="Divide by the rank of the job (`dist.get_rank()`, `RANK`)",
+        related=tuple(places),
+        varies=varies,
+        facts={"call": call},
+    )
+
+
+def _loops(run: RunQuery) -> Iterator[Finding]:
+    """Yield loops that train on a part of the data that the rank within the machine alone has chosen."""
+    seen: set[int] = set()
+    loaders = {found.event.node for found in run.happenings("makes-loader")}  # told where they are made
+    for found in run.happenings("backward"):
+        loops = (node for node in found.around if isinstance(node, Loop) and not node.items & loaders)
+        loop = next((loop for loop in loops if loop.varies & RANKED == LOCAL), None)
+        if loop is None or loop.varies & (OWN | LOST | UNSURE) or id(loop.node) in seen:
+            continue
+        seen.add(id(loop.node))
+        node = getattr(loop.node, "iter", loop.node)
+        places = run.origin(loop.subject, "the items are divided here") if loop.subject is not None else ()
+        yield _divided(run, loop.module, node, "loop", places, loop.varies, "loop")
 
 
 def _seeds(run: RunQuery) -> Iterator[Finding]:
@@ -264,50 +292,14 @@ def sampler(data):
     return DistributedSampler(data, num_replicas=world_size, rank=int(os.environ["%s"]))
 """
 
-_OWN_SAMPLER = """\
-import os
-
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, Sampler, TensorDataset
-
-
-class Strided(Sampler):
-    def __init__(self, data, count, rank):
-        self.data, self.count, self.rank = data, count, rank
-
-    def __iter__(self):
-        return iter(range(self.rank, len(self.data) // self.count * self.count, self.count))
-
-
-def main(net, optimizer, seed):
-    data = TensorDataset(torch.arange(64.0))
-    dist.init_process_group("nccl")
-    rank, local_rank = dist.get_rank(), int(os.environ["LOCAL_RANK"])
-    torch.manual_seed(seed + %s)
-    loader = DataLoader(data, sampler=Strided(data, dist.get_world_size(), %s))
-    model = DDP(net)
-    for batch in loader:
-        model(batch).mean().backward()
-        optimizer.step()
-"""
-_DOWNLOADED = (
-    _OWN_SAMPLER.replace("    data = TensorDataset(torch.arange(64.0))\n", "")
-    .replace("DataLoader, Sampler, TensorDataset\n", "DataLoader, Sampler\nfrom torchvision.datasets import CIFAR10\n")
-    .replace(
-        "    loader =",
-        "    if local_rank != 0:\n        dist.barrier()\n"
-        "    data = CIFAR10('data', download=local_rank == 0)\n"
-        "    if local_rank == 0:\n        dist.barrier()\n    loader =",
-    )
-)
 
 EXAMPLES = (
-    bad("a sampler of the project", {"train.py": _OWN_SAMPLER % ("rank", "local_rank")}, "train.py:22"),
-    bad("a seed", {"train.py": _OWN_SAMPLER % ("local_rank", "rank")}, "train.py:21"),
-    good("the first process of each machine downloads", {"train.py": _DOWNLOADED % ("rank", "rank")}),
-    good("both by the rank of the job", {"train.py": _OWN_SAMPLER % ("rank", "rank")}),
+    bad("a sampler of the project", {"train.py": OWN_SAMPLER % ("rank", "local_rank")}, "train.py:22"),
+    bad("an object of the project that deals out", {"train.py": OWN_SHARDS % "local_rank"}, "train.py:23"),
+    good("it deals out by the rank of the job", {"train.py": OWN_SHARDS % "dist.get_rank()"}),
+    bad("a seed", {"train.py": OWN_SAMPLER % ("local_rank", "rank")}, "train.py:21"),
+    good("the first process of each machine downloads", {"train.py": DOWNLOADED % ("rank", "rank")}),
+    good("both by the rank of the job", {"train.py": OWN_SAMPLER % ("rank", "rank")}),
     bad(
         "both from the launcher",
         {"train.py": _MAIN % ("local_rank", "world_size")},

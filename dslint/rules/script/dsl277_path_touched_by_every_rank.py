@@ -187,4 +187,8 @@ EXAMPLES = (
     good("nothing starts other processes", {
         "files.py": FILES, "train.py": "from files import Folder\n\nFolder('out').fresh()\n"}),
     good("one process", {"train.py": MAIN % (TESTED, "")}, world_size=1),
+    good("every rank copies the same file", {
+        "train.py": MAIN % ("    shutil.copy(args.config, os.path.join(args.output, 'config.yaml'))\n", "")}),
+    bad("each rank copies its own file over those of the others", {"train.py": MAIN % (
+        "", "    shutil.copy(f'part_{dist.get_rank()}.pt', args.output + '/part.pt')\n")}, "train.py:19"),
 )  # fmt: skip

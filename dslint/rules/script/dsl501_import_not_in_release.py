@@ -101,6 +101,14 @@ except ModuleNotFoundError:
         "train.py:1 error",
         {"requirements.txt": "peft==0.17.1\n", "train.py": "from peft import get_peft_model\n"},
     ),
+    good(
+        "The name of a library alone is no word for its old releases",
+        {
+            "requirements.txt": "torch\ntransformers\n",
+            "environment.yml": "dependencies:\n  - pip:\n    - transformers\n",
+            "train.py": "from transformers import LlamaForCausalLM\n\nprint(LlamaForCausalLM)\n",
+        },
+    ),
     good("The pinned release has it", {"requirements.txt": "torch==1.13.1\n", "train.py": _SIX}),
     good(
         "A handler takes the other place",
