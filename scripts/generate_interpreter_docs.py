@@ -52,12 +52,13 @@ GROUPS = {
         " ranknames ownnames vocabulary"
     ),
     "Expressions and statements": (
-        "expressions connectives comparisons presence operators arithmetic texts comprehensions subscripts widths"
+        "expressions connectives comparisons narrowing presence operators arithmetic texts comprehensions subscripts"
+        " widths"
         " statements loops onceloops turns shares exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries mappings writing changes escapes jsontexts collected"
-        " higher methods reflection functions lookups"
+        " setorders higher methods reflection functions lookups"
     ),
     "Calls": "invoke opaque binding frames stack summaries budgets relevance",
     "Libraries": (

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, dictionaries, expressions, formulas, paths, ragged, ranknames, shares, texts
+from dslint.python import (
+    containers,
+    dictionaries,
+    expressions,
+    formulas,
+    paths,
+    ragged,
+    ranknames,
+    setorders,
+    shares,
+    texts,
+)
 from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
@@ -32,7 +43,7 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
     if own is not None:
         return own
     joined = containers.concatenated(m, op, left, right, node) or dictionaries.merged(m, op, left, right, node)
-    joined = joined or dictionaries.views_combined(op, left, right)
+    joined = joined or dictionaries.views_combined(op, left, right) or setorders.combined(m, op, left, right, node)
     if joined is not None:
         return joined
     if op is ast.Div:

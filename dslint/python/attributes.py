@@ -57,6 +57,11 @@ def lineage(m: Machine, cls: ClassAtom) -> list[Base]:
     return found
 
 
+def descendants(m: Machine, cls: ClassAtom) -> list[ClassAtom]:
+    """Return a class and the classes of the project that derive from it, as far as anything was asked of them."""
+    return [cls, *(other for other, (order, _) in m.orders.items() if other is not cls and cls in order)]
+
+
 def _merged(m: Machine, cls: Base, depth: int) -> list[Base] | None:
     """Return the order that Python's own rule (C3) gives; `None` where there is none."""
     if depth > 12:

@@ -14,6 +14,7 @@ class Arguments:
 
     `rest` is what an unpacked iterable of unknown length may hold (`f(*values)`), `open_keywords` what an unpacked
     mapping with unknown keys may hold (`f(**options)`): any parameter that is not given otherwise may be given by them.
+    `batch`: each such mapping holds data of the rank, as the batch in `model.generate(**batch)` does, and no settings.
     `nodes` are the expressions, by parameter position or keyword, for those who report.
     """
 
@@ -23,6 +24,7 @@ class Arguments:
     open_keywords: Value | None = None
     nodes: dict[int | str, ast.expr] = field(default_factory=dict)
     places: dict[str, Value] = field(default_factory=dict)  # where the items of unpacked dictionaries are written
+    batch: bool = False
 
     def all(self) -> list[Value]:
         """Return every value that is passed."""
@@ -33,7 +35,7 @@ class Arguments:
         """Return the arguments with a receiver before the others."""
         nodes = {at + 1 if isinstance(at, int) else at: node for at, node in self.nodes.items()}
         values = [first, *self.positional]
-        return Arguments(values, self.keywords, self.rest, self.open_keywords, nodes, self.places)
+        return Arguments(values, self.keywords, self.rest, self.open_keywords, nodes, self.places, self.batch)
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class BoundArguments:
     maybe: set[str] = field(default_factory=set)
     defaults: list[str] = field(default_factory=list)
     unexpected: bool = False
+    batch: bool = False
 
 
 def bind(parameters: ast.arguments, arguments: Arguments) -> BoundArguments:
@@ -97,6 +100,7 @@ def _unpacked(parameters: ast.arguments, arguments: Arguments, bound: BoundArgum
         bound.maybe.update(name for name in named if name not in bound.given)
         if parameters.kwarg:
             bound.open_keywords = arguments.open_keywords
+        bound.batch = arguments.batch and arguments.rest is None
 
 
 def annotation_of(parameters: ast.arguments, name: str) -> ast.expr | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, dictionaries, functions, turns
+from dslint.python import containers, dictionaries, functions, setorders, turns
 from dslint.python.binding import Arguments
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
@@ -26,7 +26,10 @@ def _enumerate(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     from dslint.python.loops import items_of
 
     pair = one(Tuple((number, items_of(m, value, node))))
-    return containers.open_iterator(m, node, pair, containers.counted(m, value), m.origin(value))
+    made = containers.open_iterator(m, node, pair, containers.counted(m, value), m.origin(value))
+    if isinstance(made.single, Instance):
+        m.store.set((made.single, setorders.NUMBERED), value)
+    return made
 
 
 def _zip(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -71,6 +74,7 @@ def _listed(cls: str) -> functions.Special:
         if cls == "reversed":
             return containers.open_iterator(m, node, element, bits)
         made = containers.new_list(m, node, [], element, "builtins.list" if cls != "builtins.tuple" else cls)
+        setorders.followed(m, value, made, node)
         atom = made.single
         assert isinstance(atom, Instance)
         m.store.set(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import containers, loops, onceloops, writing
+from dslint.python import containers, loops, onceloops, setorders, writing
 from dslint.python.events import Alt, Loop, Seq
 from dslint.python.heap import REST, Frame
 from dslint.python.joins import join, join_all
@@ -62,7 +62,20 @@ def comprehension(m: Machine, node: Comprehension) -> Value:
         m.frame = frame
     if isinstance(node, ast.GeneratorExp):
         _may_stop(m, inner, results)
-    return _collected(m, node, results, counted[0], exact if known is not None else None)
+    made = _collected(m, node, results, counted[0], exact if known is not None else None)
+    if isinstance(node, ast.ListComp | ast.DictComp):
+        _follow(m, node, first, made)
+    return made
+
+
+def _follow(m: Machine, node: ast.ListComp | ast.DictComp, subject: Value, made: Value) -> None:
+    """Note where a set gives the order of a list, or the numbers in a dictionary: `{x: n for n, x in enumerate(s)}`."""
+    atom = subject.single
+    source: Value | None = subject
+    if isinstance(node, ast.DictComp):
+        source = m.store.get((atom, setorders.NUMBERED)) if isinstance(atom, Instance) else None
+    if source is not None:
+        setorders.followed(m, source, made, node)
 
 
 def _may_stop(m: Machine, frame: Frame, results: list[tuple[Value, Value | None]]) -> None:
@@ -98,8 +111,8 @@ def _filtered(
     m: Machine, node: Comprehension, at: int, nth: int, produce: Callable[[], None], counted: list[int]
 ) -> None:
     """Run what comes after the tests of a generator from the `nth` on."""
-    from dslint.python.comparisons import narrow
     from dslint.python.expressions import evaluate
+    from dslint.python.narrowing import narrow
 
     part = node.generators[at]
     if not m.alive:

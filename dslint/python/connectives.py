@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import comparisons, expressions, formulas, presence
+from dslint.python import expressions, formulas, narrowing, presence
 from dslint.python.events import Alt, Seq
 from dslint.python.machine import Machine
 from dslint.python.values import Const, Value
@@ -26,7 +26,7 @@ def _step(m: Machine, node: ast.BoolOp, left: Value, left_node: ast.expr, operan
     is_and = isinstance(node.op, ast.And)
 
     def more() -> Value:
-        comparisons.narrow(m, left_node, is_and)
+        narrowing.narrow(m, left_node, is_and)
         return expressions.evaluate(m, operand)
 
     return one_more(m, left, left_node, more, operand, is_and=is_and, node=node)

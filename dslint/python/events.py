@@ -99,7 +99,8 @@ class Event:
     ragged: dict[str, Ragged] = field(default_factory=dict)
     # Of calls whose path is one of several: what each of them is made of.
     paths: list[tuple[Hashable, ...]] = field(default_factory=list)
-    open: bool = False  # unpacked arguments may fill any parameter
+    open: bool = False  # unpacked arguments may fill any parameter ...
+    batch: bool = False  # ... and all of them are data of the rank, no settings
     command_line: CommandLine | None = None  # of calls that parse the command line: what it may hold then
 
 

@@ -15,6 +15,7 @@ from dslint.python import (
     dictionaries,
     gradients,
     invoke,
+    narrowing,
     ownnames,
     parameters,
     paths,
@@ -255,11 +256,11 @@ def _ifexp(m: Machine, node: ast.IfExp) -> Value:
     results: dict[bool, tuple[Value, int]] = {}
 
     def then() -> None:
-        comparisons.narrow(m, node.test, True)
+        narrowing.narrow(m, node.test, True)
         results[True] = (evaluate(m, node.body), m.lanes)
 
     def orelse() -> None:
-        comparisons.narrow(m, node.test, False)
+        narrowing.narrow(m, node.test, False)
         results[False] = (evaluate(m, node.orelse), m.lanes)
 
     alt = Alt(node, m.frame.module, m.with_origin(test), true, false, varies, Seq(), Seq())

@@ -10,8 +10,8 @@ from dslint.python import configdicts, containers, dictionaries, writing
 from dslint.python.binding import Arguments, annotation_of, bind, default_of
 from dslint.python.budgets import within
 from dslint.python.escapes import escape, lose_names
-from dslint.python.events import Call, Node, Seq
-from dslint.python.heap import Frame, Outcome, OutOfBudgetError
+from dslint.python.events import Alt, Call, Exit, Node, Seq
+from dslint.python.heap import Choice, Frame, Outcome, OutOfBudgetError
 from dslint.python.joins import join, widened
 from dslint.python.machine import Machine
 from dslint.python.scopes import scope_of
@@ -213,6 +213,8 @@ def run_frame(m: Machine, frame: Frame, node: ast.AST) -> Value:
     if body:
         m.events.append(Call(node, m.frame.module, function, Seq(body)))
     result = _returned(m, frame, is_plain)
+    if len(frame.returns) == 2 and m.alive:
+        _note_choice(m, frame, body, result)
     if m.alive:
         ended = 0
         for outcome in frame.returns:
@@ -222,6 +224,29 @@ def run_frame(m: Machine, frame: Frame, node: ast.AST) -> Value:
         m.lanes = entry_lanes
     m.control = outer_control
     return result
+
+
+def _note_choice(m: Machine, frame: Frame, body: list[Node], result: Value) -> None:
+    """Remember which test has chosen what a function with two ways out returns, as that of `a if test else b`."""
+    first, second = frame.returns
+    if result.number is None or result.number in m.chosen:
+        return
+    if result.number in (number for way in frame.returns if way.value for number in (way.value.number,)):
+        return
+    for node in body:
+        if not isinstance(node, Alt) or node.test is None:
+            continue
+        sides = [_leaves_by(side, first.node) for side in (node.then, node.orelse)]
+        if sides in ([True, False], [False, True]):
+            values = (first.value or NONE_, second.value or NONE_)
+            holds, otherwise = values if sides[0] else values[::-1]
+            m.chosen[result.number] = Choice(node.node, node.test, frame.module, holds, otherwise)
+            return
+
+
+def _leaves_by(block: Seq, statement: ast.AST | None) -> bool:
+    """Return whether a block ends with this `return`, whatever comes before."""
+    return bool(block.items) and isinstance(last := block.items[-1], Exit) and last.node is statement
 
 
 def module_of(frame: Frame) -> Module:

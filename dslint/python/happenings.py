@@ -46,6 +46,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     origins = ((name, m.origin(v)) for name, v in named if event.snapshot[name][0] & DIVERGENT)
     event.origins = {name: place for name, place in origins if place is not None}
     event.open = bound.rest is not None or bound.open_keywords is not None or bool(bound.maybe)
+    event.batch = bound.batch
     event.nodes = bound.nodes
     event.items = {
         name: m.elements(value.single)

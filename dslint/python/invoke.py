@@ -44,6 +44,7 @@ from dslint.python.values import (
     Value,
     one,
 )
+from dslint.python.varies import DATA
 
 _GROWS = frozenset({"append", "extend", "insert"})
 
@@ -121,6 +122,7 @@ def _unpack_mapping(m: Machine, value: Value, found: Arguments, node: ast.AST) -
         else:
             is_open, rest = True, join(rest, m.thing(node, "unpacked keywords", (one(atom),)))
     if is_open:
+        found.batch = bool(m.varies(rest) & DATA) and (found.batch or found.open_keywords is None)
         found.open_keywords = rest if found.open_keywords is None else join(found.open_keywords, rest)
 
 

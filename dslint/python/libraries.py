@@ -33,7 +33,7 @@ _VARIES = {
 
 
 # Of attributes that the loop of each rank looks at, and of those that name the labels of an evaluation.
-STEERS, LABELS = "steers-loop", "names-labels"
+STEERS, LABELS, METRIC = "steers-loop", "names-labels", "names-metric"
 # Of what reads the numbers or the shape of a tensor: an event where that is a parameter.
 READS = "reads-parameter"
 # Of calls without a row that get a model which is wrapped for several ranks: those arguments are all that is kept.
@@ -130,7 +130,9 @@ class Libraries:
     @cached_property
     def watched(self) -> Mapping[str, str]:
         """Return the names of attributes whose writing is an event, with the tag that says why."""
-        return {path.rpartition(".")[2]: tag for tag in (STEERS, LABELS) for path in self.tagged(frozenset((tag,)))}
+        return {
+            path.rpartition(".")[2]: tag for tag in (STEERS, LABELS, METRIC) for path in self.tagged(frozenset((tag,)))
+        }
 
     @cached_property
     def reading(self) -> frozenset[str]:

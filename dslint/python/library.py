@@ -106,6 +106,8 @@ def initialize(
             m.store.set((receiver, name), value)
     contents(m, row, bound, receiver, node)
     seeds.initialized(m, row, receiver)
+    if row.kind == "generator":
+        seeds.generator_made(m, receiver, _row_varies(m, row.constructor, bound, 0), node)
     m.store.set((receiver, "#arguments"), const(None))
     unpacked = {"*": bound.rest} if bound.rest is not None else {}
     starred = {f"*{at}": value for at, value in enumerate(bound.extra)}

@@ -341,8 +341,8 @@ def _inside_generator(m: Machine, node: ast.AST, part: list[Node], state: LoopSt
 
 def while_loop(m: Machine, node: ast.While) -> None:
     """Run a `while` statement."""
-    from dslint.python.comparisons import narrow
     from dslint.python.expressions import evaluate
+    from dslint.python.narrowing import narrow
     from dslint.python.statements import execute
 
     endless = isinstance(node.test, ast.Constant) and bool(node.test.value)

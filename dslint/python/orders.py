@@ -54,11 +54,12 @@ def marked(m: Machine, row: Row, bound: BoundArguments, result: Value, node: ast
     value = result if is_given else bound.given.get(str(row.extra[_DRAWS]))
     for atom in value.atoms if value is not None else ():
         if isinstance(atom, Instance):
-            _mark(m, atom, (m.frame.module, node))
+            mark(m, atom, (m.frame.module, node))
     return result.with_(ORDER) if is_given else result
 
 
-def _mark(m: Machine, atom: Instance, origin: Place) -> None:
+def mark(m: Machine, atom: Instance, origin: Place) -> None:
+    """Note that what an object holds is in an order of each process."""
     content = m.store.get((atom, CONTENT)) or Value(frozenset((Unknown(OPAQUE, "list in a random order"),)))
     m.store.set((atom, CONTENT), _changed(content, content.varies | ORDER, content.origin or origin))
     for name in (ITEMS, REST):

@@ -35,7 +35,9 @@ def _isinstance(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None
         return None
     value, wanted = arguments.positional
     answers = {
-        _is_of(m, atom, kind) for atom in value.atoms for kind in (wanted.atoms if wanted.single is not None else ())
+        is_of_kind(m, atom, kind)
+        for atom in value.atoms
+        for kind in (wanted.atoms if wanted.single is not None else ())
     }
     if len(answers) == 1 and None not in answers and wanted.single is not None:
         return const(answers.pop())
@@ -44,9 +46,10 @@ def _isinstance(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None
     return found.with_(value.varies)
 
 
-def _is_of(m: Machine, atom: object, kind: object) -> bool | None:
+def is_of_kind(m: Machine, atom: object, kind: object) -> bool | None:
+    """Return whether something is of a class, or of one of several; `None` when nobody knows."""
     if isinstance(kind, Tuple):
-        answers = [_is_of(m, atom, item.single) for item in kind.items]
+        answers = [is_of_kind(m, atom, item.single) for item in kind.items]
         return True if True in answers else None if None in answers else False
     if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
         order = attributes.lineage(m, atom.cls)
@@ -101,7 +104,7 @@ def _getattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         return m.thing(node, "attribute with a computed name", operands)
     found = NOTHING
     for atom in base.atoms:
-        has = _has(m, atom, single.value)
+        has = has_attribute(m, atom, single.value)
         if has is not False:
             found = join(found, attributes.read(m, one(atom), single.value, node))
         if has is not True and default is not None:
@@ -109,7 +112,7 @@ def _getattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     return found.with_(base.varies, 0, base.made_by)
 
 
-def _has(m: Machine, atom: object, name: str) -> bool | None:
+def has_attribute(m: Machine, atom: object, name: str) -> bool | None:
     """Return whether an object has an attribute; `None` when nobody knows."""
     if isinstance(atom, Instance):
         stored = m.store.get((atom, name))
@@ -154,7 +157,7 @@ def _hasattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     base, name = arguments.positional
     single = name.single
     if isinstance(single, Const) and isinstance(single.value, str):
-        answers = {_has(m, atom, single.value) for atom in base.atoms}
+        answers = {has_attribute(m, atom, single.value) for atom in base.atoms}
         if answers == {True}:
             return const(True)
     number = ("hasattr", base.number, single) if base.number is not None else None

@@ -49,7 +49,7 @@ TAGS = frozenset(
         *("main-first", "local-main-first", "rank-zero-only", "saves", "saves-collective", "gathers-parameters"),
         *("zero-init", "live-config", "trainer", "trainer-train", "trainer-evaluate", "trainer-save", "spawns"),
         *("training-arguments", "parses-arguments", "state-dict-collective", "starts-run", "asks-stage"),
-        *("steers-loop", "names-labels"),
+        *("steers-loop", "names-labels", "names-metric"),
     }
 )
 # Names that mean something else in most places.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
 from dslint.python.binding import BoundArguments
+from dslint.python.heap import CONTENT
 from dslint.python.libraries import ClassRow, Row
 from dslint.python.machine import Machine
 from dslint.python.values import OPAQUE, TRUE, Instance, Unknown, Value
@@ -55,6 +57,13 @@ def initialized(m: Machine, row: ClassRow, receiver: Instance) -> None:
     state = m.store.get((_OWNER, "torch"))
     if state is not None and state.varies & RANKED and row.path not in _DRAWS_NONE and row.path.startswith("torch.nn."):
         m.store.set((receiver, _DRAWN_BY), state)
+
+
+def generator_made(m: Machine, receiver: Instance, bits: int, node: ast.AST) -> None:
+    """Keep that a generator without a seed begins in another state in each process."""
+    if bits:
+        state = frozenset((Unknown(OPAQUE, "state of a generator"),))
+        m.store.set((receiver, CONTENT), Value(state, bits, 0, frozenset(), None, (m.frame.module, node)))
 
 
 def drawn_weights(m: Machine, modules: Iterable[Instance]) -> int:

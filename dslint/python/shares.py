@@ -1,6 +1,7 @@
 """Numbers and lists that are divided by the number of ranks: `size // world_size`, `items[rank::world_size]`.
 
-Each becomes an event with the tag `shares`; a remainder (`size % world_size`) becomes one with the tag `asks-rest`.
+Each becomes an event with the tag `shares`; a remainder (`size % world_size`) becomes one with the tag `asks-rest`, and
+a run of items whose ends depend on the rank (`items[rank * n : (rank + 1) * n]`) one with the tag `takes-block`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dslint.python.environment import COLUMNS, WORLD
 from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.values import Const, PerRank, Value, const
+from dslint.python.varies import LOST, RANKED
 
 _WORLD = COLUMNS["world-size"]
+_TAGS = {"rest": "asks-rest", "block": "takes-block"}
 _DIVIDES = {ast.FloorDiv: "floor", ast.Div: "divide", ast.Mod: "rest"}
 
 
@@ -43,16 +46,21 @@ def note_operation(m: Machine, op: type[ast.operator], left: Value, right: Value
         _note(m, form, node, node.left, left, left)
 
 
-def note_slice(m: Machine, base: Value, node: ast.AST, step: Value | None) -> None:
-    """Note that a list is dealt out: `items[rank::world_size]`."""
-    if isinstance(node, ast.Subscript) and is_world(m, step):
-        _note(m, "deal", node, node.value, _length(m, base), base)
+def note_slice(m: Machine, base: Value, node: ast.AST, parts: list[Value]) -> None:
+    """Note that a list is dealt out: `items[rank::world_size]`, or one run of items for each rank."""
+    if not isinstance(node, ast.Subscript):
+        return
+    start, stop, step = parts
+    if is_world(m, step):
+        _note(m, "deal", node, node.value, _length(m, base), base, start)
+    elif m.varies(start) & m.varies(stop) & RANKED and not (m.varies(start) | m.varies(stop)) & LOST:
+        _note(m, "block", node, node.value, _length(m, base), base, start)
 
 
 def note_range(m: Machine, ends: list[Value], node: ast.AST) -> None:
     """Note that numbers are dealt out: `range(rank, n, world_size)`."""
     if len(ends) == 3 and is_world(m, ends[2]) and isinstance(node, ast.Call) and len(node.args) == 3:
-        _note(m, "range", node, node.args[1], ends[1], ends[1])
+        _note(m, "range", node, node.args[1], ends[1], ends[1], ends[0])
 
 
 def note_parts(m: Machine, given: Mapping[str, Value], receiver: Value | None, node: ast.AST) -> None:
@@ -74,10 +82,12 @@ def _length(m: Machine, value: Value) -> Value:
     return const(len(items)) if items is not None else Value(frozenset())
 
 
-def _note(m: Machine, form: str, node: ast.AST, whole: ast.expr, size: Value, held: Value) -> None:
-    is_rest = form == "rest"
-    tags = frozenset(("asks-rest" if is_rest else "shares",))
-    event = Event(f"operator.{form}", tags, node, m.frame.module, None, {"size": size}, None, m.lanes, m.control)
+def _note(
+    m: Machine, form: str, node: ast.AST, whole: ast.expr, size: Value, held: Value, start: Value | None = None
+) -> None:
+    tags = frozenset((_TAGS.get(form, "shares"),))
+    given = {"size": size, "start": start} if start is not None else {"size": size}
+    event = Event(f"operator.{form}", tags, node, m.frame.module, None, given, None, m.lanes, m.control)
     event.nodes["whole"] = whole
     event.snapshot["whole"] = (m.deep_varies(held), m.shape(held), frozenset())
     place = m.origin(held)

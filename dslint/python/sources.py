@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.python import attributes
 from dslint.python.heap import CONTAINERS
 from dslint.python.values import Bound, ClassAtom, Function, Instance, Tuple, Value
-from dslint.python.varies import ORDER, RANKED
+from dslint.python.varies import ORDER, RANDOM, RANKED
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
@@ -39,6 +39,8 @@ class Source:
     # The fields of an object of the project that are in an order which each process may have drawn for itself; the
     # empty text is the object itself.
     ordered: frozenset[str] = frozenset()
+    # The same for those of which chance decides how many items they hold.
+    chosen: frozenset[str] = frozenset()
 
 
 def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
@@ -67,7 +69,8 @@ def _source(m: Machine, role: str, value: Value) -> Source | None:
     is_own = isinstance(atom.cls, ClassAtom)
     varies = _varies(m, value, atom)
     ordered = frozenset(_ordered(m, value, atom)) if varies & ORDER else frozenset()
-    return Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), varies, ordered)
+    chosen = frozenset(_chosen(m, value, atom)) if varies & RANDOM else frozenset()
+    return Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), varies, ordered, chosen)
 
 
 def _varies(m: Machine, value: Value, atom: Instance) -> int:
@@ -92,6 +95,18 @@ def _ordered(m: Machine, value: Value, atom: Instance) -> Iterator[str]:
         if isinstance(name, str) and not name.startswith("#"):
             held = m.store.get((atom, name))
             if held is not None and m.deep_varies(held) & ORDER:
+                yield name
+
+
+def _chosen(m: Machine, value: Value, atom: Instance) -> Iterator[str]:
+    """Yield the fields of an object of which chance decides how many items they hold."""
+    if m.shape(value) & RANDOM:
+        yield ""
+    for name in list(m.store.names.get(atom, ())):
+        if isinstance(name, str) and not name.startswith("#"):
+            held = m.store.get((atom, name))
+            inner = held.single if held is not None else None
+            if held is not None and isinstance(inner, Instance) and inner.cls in CONTAINERS and m.shape(held) & RANDOM:
                 yield name
 
 

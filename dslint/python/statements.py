@@ -22,7 +22,6 @@ from dslint.python import (
 )
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
-from dslint.python.comparisons import narrow
 from dslint.python.effects import freezing, growing, writing_data, writing_item, writing_over
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
@@ -31,6 +30,7 @@ from dslint.python.focus import tested, waits
 from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
+from dslint.python.narrowing import narrow
 from dslint.python.objects import define_class, is_dataclass
 from dslint.python.several import note_none
 from dslint.python.values import (

@@ -162,7 +162,7 @@ def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:
 
 def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
     """Return `base[start:stop:step]`: a part that differs by rank has a shape that may differ by rank."""
-    shares.note_slice(m, base, node, parts[2])
+    shares.note_slice(m, base, node, parts)
     computed = apply(m.worlds, lambda a, i, j, k: a[slice(i, j, k)], (base, *parts))
     if computed is not None:
         return computed

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from dslint.python import setorders
 from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, ORDER, RANKED
 from dslint.rules.everyrank import row_of
 from dslint.rules.intent import says_several
-from dslint.rules.lightnings import adds_sampler
+from dslint.rules.lightnings import adds_sampler, draws_once
 from dslint.rules.ownorders import entry_modules, is_seeded
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
-_DEALS = "operator.deal"
+_FIXED = re.compile(r"PYTHONHASHSEED")
+_DEALS = ("operator.deal", "operator.block")
 _LIBRARIES = ("random", "numpy", "torch")
 _ITEMS = ("__getitem__", "__len__", "__iter__")
 
 
 def cut_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
     """Yield the cuts of one part for each rank, with the call that drew the order of what is cut."""
-    for found in run.happenings("shares"):
+    for found in run.happenings("shares", "takes-block"):
         bits = found.event.snapshot.get("whole", (0, 0, frozenset()))[0]
-        if found.event.api == _DEALS and bits & ORDER and not bits & LOST and _is_by_rank(found.event.node):
+        if found.event.api in _DEALS and bits & ORDER and not bits & LOST and _is_by_rank(found.event.node):
             order = _drawn_before(run, found, "whole")
             if order is not None:
                 yield found.event, order
@@ -42,6 +45,24 @@ def dealt_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
             if order is not None and id(order.node) not in told:
                 told.add(id(order.node))
                 yield found.event, order
+
+
+def set_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
+    """Yield what deals out places in the order of a set of texts, with the code that follows this order."""
+    orders = [found for found in run.occurrences(setorders.TAG) if found.event.lanes == run.machine.worlds.full]
+    if not orders or any(module.search(_FIXED) for module in run.machine.program.modules()):
+        return
+    if draws_once(run) or run.has("spawns") or any(h.event.drawn for h in run.occurrences("shuffles")):
+        return
+    told: set[int] = set()
+    for found, sources, _ in _dealers(run):
+        for source in (source for source in sources if _is_of_items(source)):
+            inside = {id(node) for _, code in source.code for node in ast.walk(code)}
+            mine = [order for order in orders if id(order.event.node) in inside and order.entry is found.entry]
+            near = mine or [order for order in orders if order.entry is found.entry]
+            if near and id(near[-1].event.node) not in told:
+                told.add(id(near[-1].event.node))
+                yield found.event, near[-1].event
 
 
 def _dealers(run: RunQuery) -> Iterator[tuple[Happening, list[Source], str]]:
@@ -87,7 +108,9 @@ def _drawn_before(run: RunQuery, cut: Happening, name: str) -> Event | None:
             drawn.append(found)
     place = cut.event.origins.get(name)
     same = [found for found in drawn if place is not None and found.event.node is place[1]]
-    last = (same or drawn)[-1] if drawn else None
+    of_sets = run.has(setorders.TAG)  # the order may be that of a set
+    known = same or ([] if of_sets else drawn)
+    last = known[-1] if known and not draws_once(run) else None
     if last is None or last.event.open or last.event.lanes != run.machine.worlds.full:
         return None
     if last.event.drawn & RANKED:

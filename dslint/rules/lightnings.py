@@ -18,6 +18,13 @@ def trainers(run: RunQuery) -> list[Event]:
     return [h.event for h in run.happenings("trainer") if h.event.api.partition(".")[0] in _LIGHTNING]
 
 
+def draws_once(run: RunQuery) -> bool:
+    """Return whether a trainer starts its processes out of one that has drawn already, by forking or spawning."""
+    given = [event.arguments.get("strategy") for event in trainers(run)]
+    words = " ".join(str(value.constants) for value in given if value is not None)
+    return any(word in words for word in ("notebook", "fork", "spawn"))
+
+
 def has_several(event: Event) -> bool:
     """Return whether a trainer certainly trains in several processes."""
     devices, nodes = event.arguments.get("devices"), event.arguments.get("num_nodes")

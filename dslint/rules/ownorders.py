@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dslint.python.events import Event, events
 from dslint.python.source import Module
 from dslint.rules.intent import says_several
+from dslint.rules.lightnings import trainers
 from dslint.rules.runs import Happening, RunQuery
 
 _FIXING = ("seed", "seeds", "generator", "generators")
@@ -50,11 +51,15 @@ def entry_modules(run: RunQuery) -> list[Module]:
 
 
 def is_seeded(run: RunQuery, found: Happening, library: str = "numpy") -> bool:
-    """Return whether something may have seeded the generator of a library before it is used: a Trainer does, too."""
+    """Return whether something may have seeded the generator of a library before it is used.
+
+    A Trainer does, too; that of Lightning does not.
+    """
+    own = set(trainers(run))
     for event in events(found.entry.tree):
         if event is found.event:
             break
-        if "trainer" in event.tags or ("seeds" in event.tags and _seeds(event, library)):
+        if ("trainer" in event.tags and event not in own) or ("seeds" in event.tags and _seeds(event, library)):
             return True
     around = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
     return any(module.search(SEEDS) or _imports_seeding(module) for module in around)

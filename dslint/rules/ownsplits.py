@@ -10,20 +10,21 @@ from dslint.python.source import Module
 from dslint.python.sources import Source
 from dslint.python.varies import HOST, LOST, RANDOM, RANKED
 from dslint.rules.intent import says_several
-from dslint.rules.lightnings import adds_sampler, trainers
+from dslint.rules.lightnings import adds_sampler, draws_once
 from dslint.rules.ownorders import SEEDS, entry_modules
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
 
-def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event]]:
-    """Yield where parts of a data set are drawn that nothing has seeded, with the loader that ranks share them by."""
+def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event, bool]]:
+    """Yield where parts of a data set are drawn that nothing has seeded, with the loader that ranks share them by.
+
+    The last says that chance decides also how many items there are.
+    """
     told: set[str] = set()
     if not run.has("wraps-model", "prepares", "trainer-train"):
         return  # a module alone: who calls it may have seeded all ranks
-    if run.has("spawns") or any(
-        "notebook" in _strategy(event) or "fork" in _strategy(event) for event in trainers(run)
-    ):
+    if run.has("spawns") or draws_once(run):
         return  # what was drawn before the processes start is the same in all of them
     for found in run.happenings("makes-loader", "trainer"):
         parts = [source for source in found.event.sources if _is_drawn(source)]
@@ -36,7 +37,7 @@ def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event]]:
         home = run.machine.program.home_of(made)
         if home is not None and home.path not in told:
             told.add(home.path)
-            yield home, made, found.event
+            yield home, made, found.event, bool(parts[0].chosen)
 
 
 def splits_by_rank(run: RunQuery) -> Iterator[Event]:
@@ -53,13 +54,10 @@ def splits_by_rank(run: RunQuery) -> Iterator[Event]:
                 yield drawn
 
 
-def _strategy(event: Event) -> str:
-    value = event.arguments.get("strategy")
-    return str(value.constants) if value is not None else ""
-
-
 def _is_drawn(source: Source) -> bool:
-    """Return whether a part of a data set depends on random numbers, and on nothing else of each rank."""
+    """Return whether chance decides what a part of a data set holds, and nothing else of each rank does."""
+    if source.role == "dataset" and source.chosen and not source.varies & (RANKED | LOST):
+        return True
     is_part = source.role == "dataset" and source.path == "torch.utils.data.Subset" and not source.is_own
     return is_part and bool(source.varies & RANDOM) and not source.varies & (RANKED | LOST | HOST)
 

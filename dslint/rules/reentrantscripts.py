@@ -137,3 +137,18 @@ def main(dataset):
     Trainer(model=model, args=args, train_dataset=dataset).train()
 """
 PEFT = 'get_peft_model(AutoModelForCausalLM.from_pretrained("gpt2"), LoraConfig())'
+ENABLED = """\
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def load(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+    return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"]))
+
+
+def main(dataset):
+    args = TrainingArguments("out", ddp_find_unused_parameters=%s)
+    Trainer(model=load("meta-llama/Llama-2-7b-hf"), args=args, train_dataset=dataset).train()
+"""

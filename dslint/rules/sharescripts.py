@@ -1,7 +1,25 @@
-"""Scripts of examples that deal out data sets by samplers and classes of their own."""
+"""Scripts of examples that deal out data sets by samplers, classes and cuts of their own."""
 
 from __future__ import annotations
 
+RANK_CUT = """\
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def place():
+    return int(os.environ.get("%s", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def main(model, questions, out):
+    rank, world = place()
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl")
+    answers = [model(question) for question in questions[rank::world]]
+    torch.save(answers, f"{out}/{rank}_of_{world}.pt")
+"""
 OWN_SAMPLER = """\
 import os
 

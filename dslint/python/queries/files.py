@@ -173,6 +173,17 @@ def _place(use: Use, depth: int) -> tuple[Module, ast.AST]:
     return node.module, node.node
 
 
+def asked_path(m: Machine, event: Event) -> Path:
+    """Return the path of a call that asks whether there is a file, where it is the same on all ranks; else nothing."""
+    owner, _, name = event.api.rpartition(".")
+    row = m.libraries.function(event.api) or m.libraries.method(owner, name)
+    parameter = str(row.extra.get("path", "")) if row is not None else ""
+    is_asked = row is not None and (row.returns.word == "bool" or event.api.startswith("os.path."))
+    if not is_asked or event.snapshot.get(parameter, (LOST,))[0] & (LOST | DIVERGENT):
+        return ()
+    return components(event.receiver if parameter == "self" else event.arguments.get(parameter)) or ()
+
+
 def _touched(m: Machine, event: Event) -> Iterator[tuple[str, Path, int]]:
     """Yield what an event does to which path, and how the path differs between the ranks."""
     owner, _, name = event.api.rpartition(".")
@@ -233,4 +244,4 @@ def _in_order(tree: Seq) -> Iterator[tuple[Node, tuple[Node, ...]]]:
             pending.extend((child, inner) for child in reversed(children(node)))
 
 
-__all__ = ["LISTS", "MAKES_FOLDER", "READS", "REMOVES", "WRITES", "Race", "Use", "races", "uses"]
+__all__ = ["LISTS", "MAKES_FOLDER", "READS", "REMOVES", "WRITES", "Path", "Race", "Use", "asked_path", "races", "uses"]

@@ -12,7 +12,7 @@ in which the answers differ in length.
 **Fix.** `synced_gpus=True`: every rank continues until the last one is done and drops the surplus. The fix adds it. Or
 keep an `HfDeepSpeedConfig` alive, made before the model: `generate` then does it of itself.
 
-**When it stays quiet.** The stage is below 3 or not known; `synced_gpus` is passed, or arguments are unpacked;
+**When it stays quiet.** The stage is below 3 or not known; `synced_gpus` is passed, or settings are unpacked;
 something in the file tells transformers of DeepSpeed; the model comes from elsewhere; all answers have the same number
 of tokens (`min_new_tokens` equals `max_new_tokens`), or one fixed prompt without sampling; one process; the hybrid
 engine, which gathers all weights first.
@@ -75,7 +75,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             maker = spread.engine_of(event.receiver) if "generate" in event.tags else None
             if maker is None or id(event.node) in seen or not (maker.tags & _MAKES or _is_off(event)):
                 continue
-            is_read = not event.open or _is_off(event)
+            is_read = not event.open or event.batch or _is_off(event)
             if is_read and not is_gathered(found) and _stops_alone(run, spread, found, maker):
                 seen.add(id(event.node))
                 yield _finding(run, found, maker)

@@ -2,7 +2,8 @@
 
 **What.** `init_process_group(rank=local_rank, world_size=world_size)` with the `LOCAL_RANK` of the launcher as the rank
 and its `WORLD_SIZE` as the number of processes. Or `DistributedSampler(rank=local_rank)`, a sampler or data set of
-the project that distributes by it, or a seed that is offset by it: `torch.manual_seed(seed + local_rank)`.
+the project that distributes by it, a cut (`items[local_rank::world_size]`), or a seed that is offset by it:
+`torch.manual_seed(seed + local_rank)`.
 
 **Why it hurts.** On one machine the two ranks are the same, and the script works. On two machines each rank is taken
 twice and half of the ranks by nobody: the group never forms, and the job waits until the timeout while the GPUs are
@@ -36,7 +37,7 @@ from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, OWN, RANK, RANKED, 
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import written
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.sharescripts import DOWNLOADED, OWN_SAMPLER, OWN_SHARDS
+from dslint.rules.sharescripts import DOWNLOADED, OWN_SAMPLER, OWN_SHARDS, RANK_CUT
 
 if TYPE_CHECKING:
     from dslint.core.source import Location
@@ -81,11 +82,37 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if not (context.is_one_process or is_here or _meet_here(run)):
         yield from _groups(run)
         yield from _samplers(run)
+        cuts = list(_parts(run))
+        yield from cuts
         # What `mp.spawn` counts is the rank of a job on one machine.
         if run.has("wraps-model", "prepares", "makes-engine", "trainer-train") and not run.has("spawns"):
             yield from _shares(run)
-            yield from _loops(run)
+            if not cuts:
+                yield from _loops(run)
             yield from _seeds(run)
+
+
+def _parts(run: RunQuery) -> Iterator[Finding]:
+    """Yield cuts into as many parts as the job has processes, of which each takes that of its rank on the machine."""
+    seen: set[int] = set()
+    for found in run.happenings("shares", "shards-data") if not run.has("spawns") else ():
+        event = found.event
+        given = [value for name, value in event.arguments.items() if name != "size"]
+        is_cut = "shares" in event.tags or any(_holds(run, value, 3) for value in given)
+        if event.may or event.open or not is_cut or not any(_holds(run, value, 1) for value in given):
+            continue
+        if id(event.node) not in seen:
+            seen.add(id(event.node))
+            yield run.finding(
+                META,
+                event.module,
+                event.node,
+                f"`{run.text(event.module, event.node, 50)}` begins at the local rank: a second machine takes the items"
+                " of the first again",
+                hint="Begin at the rank of the job (`dist.get_rank()`, `RANK`)",
+                related=run.origin(next(value for value in given if _holds(run, value, 1)), "the local rank"),
+                facts={"call": "cut"},
+            )
 
 
 def _shares(run: RunQuery) -> Iterator[Finding]:
@@ -294,6 +321,8 @@ def sampler(data):
 
 
 EXAMPLES = (
+    bad("questions that are dealt out", {"train.py": RANK_CUT % "LOCAL_RANK"}, "train.py:15"),
+    good("questions that are dealt out by the rank", {"train.py": RANK_CUT % "RANK"}),
     bad("a sampler of the project", {"train.py": OWN_SAMPLER % ("rank", "local_rank")}, "train.py:22"),
     bad("an object of the project that deals out", {"train.py": OWN_SHARDS % "local_rank"}, "train.py:23"),
     good("it deals out by the rank of the job", {"train.py": OWN_SHARDS % "dist.get_rank()"}),

@@ -110,11 +110,22 @@ def _why(run: RunQuery, derived: Derived, step: Happening, makers: list[Event]) 
         return ""
     lengths = [(m, call) for m, node in pieces for call in ast.walk(node) if is_length(call)]
     if lengths:
-        counted = all(_is_of_prepared(derived, module, call) for module, call in lengths)
+        prepared = _prepared_lengths(run)
+        counted = all(id(call) in prepared or _is_of_prepared(derived, module, call) for module, call in lengths)
         return "the steps of the prepared loader" if counted else ""
     if _is_once_an_epoch(run, step):
         return "epochs"
     return "the steps at which the loop stops" if _limits(step, pieces) else ""
+
+
+def _prepared_lengths(run: RunQuery) -> set[int]:
+    """Return the calls (ids) of `len` that ask loaders which accelerate has made of others."""
+    made = {a for h in run.occurrences("prepares") for _, outer in wrapped_by(h.event) for a in instances(outer)}
+    asked: dict[int, bool] = {}
+    for found in run.occurrences("asks-length"):
+        atoms, node = instances(found.event.receiver), id(found.event.node)
+        asked[node] = asked.get(node, True) and bool(atoms) and made.issuperset(atoms)
+    return {node for node, is_prepared in asked.items() if is_prepared}
 
 
 def _is_of_prepared(derived: Derived, module: Module, node: ast.AST) -> bool:

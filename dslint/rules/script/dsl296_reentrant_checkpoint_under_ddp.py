@@ -40,7 +40,20 @@ from dslint.rules.ddppasses import PLUGINS, ddp_passes, times_run
 from dslint.rules.ddps import dynamic_wrapper
 from dslint.rules.intent import intends_several
 from dslint.rules.plateaus import instances
-from dslint.rules.reentrantscripts import ADAPTED, ENCODER, HANDLERS, HF, MODEL, ONCE, PEFT, PLAIN, SEARCH, TRAIN, TRUE
+from dslint.rules.reentrantscripts import (
+    ADAPTED,
+    ENABLED,
+    ENCODER,
+    HANDLERS,
+    HF,
+    MODEL,
+    ONCE,
+    PEFT,
+    PLAIN,
+    SEARCH,
+    TRAIN,
+    TRUE,
+)
 from dslint.rules.runs import RunQuery, happenings_of
 
 if TYPE_CHECKING:
@@ -171,6 +184,7 @@ def _enabled(run: RunQuery) -> Iterator[_Found]:
         enabled = [event for event in events(tree) if _enables(event)]
         wraps = [event for event in events(tree) if dynamic_wrapper(run, event) is not None and _looks(event)]
         wraps += [event for event in events(tree) if "prepares" in event.tags and _is_told_to_look(run, event)]
+        wraps += [event for event in events(tree) if "trainer" in event.tags and _trainer_looks(run, event)]
         for event in enabled:
             taken = event.receiver.atoms if event.receiver is not None else frozenset()
             wrap = next((wrap for wrap in wraps if taken & wrap.modules), None)
@@ -195,6 +209,14 @@ def _is_told_to_look(run: RunQuery, event: Event) -> bool:
             static = made.arguments.get("static_graph")
             return static is None or static.constants == (False,)
     return False
+
+
+def _trainer_looks(run: RunQuery, trainer: Event) -> bool:
+    """Return whether the arguments of a Trainer let DDP look for unused parameters."""
+    made = [run.makers.get(atom) for atom in instances(trainer.arguments.get("args"))]
+    event = made[0] if len(made) == 1 else None
+    is_read = event is not None and not event.open and not {"deepspeed", "fsdp"} & set(event.arguments)
+    return event is not None and is_read and _is_true(event, "ddp_find_unused_parameters")
 
 
 def _is_true(event: Event, name: str) -> bool:
@@ -226,6 +248,8 @@ def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
 
 
 EXAMPLES = (
+    bad("told to the model, before a Trainer that looks", {"train.py": ENABLED % True}, "train.py:7"),
+    good("a Trainer that does not look", {"train.py": ENABLED % False}),
     bad("queries and passages", {"train.py": ENCODER % (True, "self.embed(passage)")}, at="train.py:10 warning"),
     good("queries and passages, not reentrant", {"train.py": ENCODER % (False, "self.embed(passage)")}),
     good("queries alone", {"train.py": ENCODER % (True, "passage")}),

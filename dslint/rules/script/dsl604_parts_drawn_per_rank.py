@@ -1,18 +1,20 @@
 """Every process draws by itself which items are held out, and the ranks then share them out.
 
-**What.** `random_split` without a generator, or a `Subset` of drawn places, runs in every process, and nothing seeds
-the ranks alike (DSL257 tells seeds that hold the rank). A `DistributedSampler`, accelerate or Lightning then shares
-the part out.
+**What.** `random_split` without a generator, a `Subset` of drawn places, or a list of the items that a draw keeps
+(`if random.random() < 0.3`) is made in every process, and nothing seeds the ranks alike (DSL257 tells seeds that hold
+the rank). A `DistributedSampler`, accelerate or Lightning then shares the part out.
 
 **Why it hurts.** Each process begins with another state of its generators. The parts differ: what one rank holds out
 for the validation another trains on, so that the validation tells how well the model remembers. The sampler distributes
-places in another part on each rank: some items come twice, and others never. Nothing fails.
+places in another part on each rank: some items come twice, and others never. Nothing fails, unless chance decides how
+many items there are: then ranks have different numbers of batches, and those with more wait for the others.
 
 **Fix.** `random_split(data, lengths, generator=torch.Generator().manual_seed(42))`, or one seed for all ranks before
 the draw: `seed_everything(42)`, `torch.manual_seed(42)`.
 
 **When it stays quiet.** A generator that is passed; anything that seeds, or may by its name; parts that depend on
-files or on other causes; a draw before processes are spawned; a module without the script that calls it; one process.
+the rank or on other causes; a draw before processes are spawned; a module without the script that calls it; one
+process.
 
 **Evidence.** Two gloo ranks, torch 2.13, nothing seeded: the parts differ, and items that one rank holds out are in
 the training part of the other; with a seeded generator the parts are equal.
@@ -42,18 +44,25 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
+_HELD_OUT = "This draw has no common seed: each rank holds out other items, and trains on those of the others"
+_COUNTED = (
+    "Each rank draws other items by itself, and another number of them: ranks with more batches wait for the others"
+)
+
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire where parts are drawn that all ranks should hold alike."""
     if run.context.is_one_process:
         return
-    for module, node, loader in own_splits(run):
+    for module, node, loader, is_counted in own_splits(run):
         yield run.finding(
             META,
             module,
             node,
-            "This draw has no common seed: each rank holds out other items, and trains on those of the others",
-            hint="Pass `generator=torch.Generator().manual_seed(42)`, or seed all ranks alike before the draw",
+            _COUNTED if is_counted else _HELD_OUT,
+            hint="Draw with a seed that all ranks share: `random.Random(42)`"
+            if is_counted
+            else "Pass `generator=torch.Generator().manual_seed(42)`, or seed all ranks alike before the draw",
             related=(run.location(loader.module, loader.node, "the ranks divide what this loader holds"),),
             facts={"library": "torch"},
         )
@@ -132,10 +141,64 @@ def _files(draw: str = _DRAW, seed: str = "pass") -> dict[str, str]:
     return {"data.py": _DATA % draw, "train.py": _TRAIN % seed}
 
 
+_KEPT = """\
+import random
+
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, at):
+        return self.rows[at]
+
+
+def loader(path):
+    source = %s
+    rows = [line for line in open(path) if source.random() < 0.3]
+    data = Rows(rows)
+    return DataLoader(data, 32, sampler=DistributedSampler(data))
+"""
+_LOOP = """\
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, at):
+        return self.rows[at]
+
+
+def loader(path):
+    kept = []
+    for line in open(path):
+        if np.random.rand() > 0.3:
+            continue
+        kept.append(line)
+    # Each process has kept others.
+    data = Rows(kept)
+    return DataLoader(data, 32, sampler=DistributedSampler(data))
+"""
+
+
+def _kept(source: str) -> dict[str, str]:
+
+    return {"data.py": _KEPT % source, "train.py": _TRAIN % "pass"}
+
+
 EXAMPLES = (
     bad("a split without a generator", _files(), "data.py:9 warning"),
     bad("drawn places, cut by a helper", _files("cut(items, np.random.permutation(len(items)))"), "data.py:14 warning"),
     bad("a data module of Lightning", {"train.py": _LIGHTNING % ("", "ddp")}, "train.py:9 warning"),
+    bad("a draw for each item", _kept("random"), "data.py:17 warning"),
+    bad("a generator without a seed", _kept("random.Random()"), "data.py:17 warning"),
+    bad("numpy, in a loop", {**_kept("random"), "data.py": _LOOP}, "data.py:20 warning"),
+    good("a generator with a seed", _kept("random.Random(7)")),
     good("a generator of its own", _files("random_split(items, [0.9, 0.1], torch.Generator().manual_seed(42))")),
     good("all ranks seed alike", _files(seed="torch.manual_seed(7)")),
     good("places in order", _files("cut(items, range(len(items)))")),

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Exit, Node, Seq, Try, children
+from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function
 from dslint.python.varies import CLOCK, DATA, LOST, MISSING, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
@@ -43,6 +44,7 @@ META = RuleMeta(
     no_experiment="DSL204 and DSL205 show on two ranks what a rank without a backward pass does",
 )
 _OWN = DATA | CLOCK | RANDOM | RANKED
+_MOST = 12  # tests around a `return`
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -72,40 +74,73 @@ def _steps(tree: Node) -> Iterator[Call]:
 
 
 def _told(run: RunQuery, call: Call) -> Iterator[Finding]:
-    assert isinstance(call.function, Function)
-    module = call.function.module
-    for left, around in _empty_returns(call.body, ()):
+    for left, around, module in _empty_returns(call, ()):
         cause = next((found for node in reversed(around) if (found := _cause(node)) is not None), None)
         if cause is None:
             continue
-        place, why = cause
+        place, why, decides = cause
         yield run.finding(
             META,
             module,
             left.node,
             f"`training_step` returns nothing {why}: this rank skips backward, and the others hang in theirs",
             hint="Return a loss on every rank (`0 * loss` keeps the graph), or let the ranks agree before one leaves",
-            related=(run.location(module, place, "decides on this rank alone"),),
+            related=(run.location(decides or module, place, "decides on this rank alone"),),
         )
 
 
-def _empty_returns(block: Seq, around: tuple[Node, ...]) -> Iterator[tuple[Exit, tuple[Node, ...]]]:
-    """Yield the `return`s without a value of a function, with the tests and handlers around them."""
+def _empty_returns(call: Call, around: tuple[Node, ...]) -> Iterator[tuple[Exit, tuple[Node, ...], Module]]:
+    """Yield the `return`s without a value, with the tests and handlers around them, those of a helper included."""
+    if not isinstance(call.function, Function):
+        return
+    for left, tests in _returns(call.body, around):
+        assert isinstance(left.node, ast.Return)
+        if _is_none(left.node.value):
+            yield left, tests, call.function.module
+        helper = _helper(call, left.node.value)
+        if helper is not None and len(tests) < _MOST:
+            yield from _empty_returns(helper, tests)
+
+
+def _returns(block: Seq, around: tuple[Node, ...]) -> Iterator[tuple[Exit, tuple[Node, ...]]]:
+    """Yield the `return`s of a function, with the tests and handlers around them."""
     for node in block.items:
-        if isinstance(node, Exit) and isinstance(node.node, ast.Return) and _is_none(node.node.value):
+        if isinstance(node, Exit) and isinstance(node.node, ast.Return):
             yield node, around
         elif isinstance(node, Call):
             continue
         elif isinstance(node, Try):
             for number, handler in enumerate(node.handlers):
                 caught = getattr(node.node, "handlers", [])[number : number + 1]
-                yield from _empty_returns(handler, (*around, *(_Caught(part) for part in caught)))  # type: ignore[arg-type]
+                yield from _returns(handler, (*around, *(_Caught(part) for part in caught)))  # type: ignore[arg-type]
             for part in (node.body, node.orelse, node.final):
-                yield from _empty_returns(part, around)
+                yield from _returns(part, around)
         else:
             for child in children(node):
                 if isinstance(child, Seq):
-                    yield from _empty_returns(child, (*around, node))
+                    yield from _returns(child, (*around, node))
+
+
+def _helper(call: Call, returned: ast.expr | None) -> Call | None:
+    """Return the call of the project whose result a function returns, at once or by a variable that is set once."""
+    if isinstance(returned, ast.Name) and isinstance(call.function, Function):
+        inside = [n for n in ast.walk(call.function.node) if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign)]
+        names = [
+            (node, {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
+            for node in inside
+        ]
+        given = [node.value for node, stored in names if returned.id in stored]
+        is_plain = len(given) == 1 and all(len(stored) == 1 for _, stored in names if returned.id in stored)
+        returned = given[0] if is_plain else None
+    pending = [call.body] if isinstance(returned, ast.Call) else []
+    while pending:
+        for node in (node for child in [pending.pop()] for node in child.items):
+            if isinstance(node, Call):
+                if node.node is returned:
+                    return node
+            else:
+                pending += [child for child in children(node) if isinstance(child, Seq)]
+    return None
 
 
 class _Caught:
@@ -115,14 +150,14 @@ class _Caught:
         self.handler = handler
 
 
-def _cause(node: Node | _Caught) -> tuple[ast.AST, str] | None:
-    """Return what lets a rank come to a place alone, and when that is."""
+def _cause(node: Node | _Caught) -> tuple[ast.AST, str, Module | None] | None:
+    """Return what lets a rank come to a place alone, when that is, and the module where it is decided."""
     if isinstance(node, _Caught):
-        return node.handler.type or node.handler, "after this rank's own exception"
+        return node.handler.type or node.handler, "after this rank's own exception", None
     if not isinstance(node, Alt) or not node.varies & _OWN or node.varies & (LOST | MISSING):
         return None
     test = getattr(node.node, "test", node.node)
-    return test, "for some batches of this rank"
+    return test, "for some batches of this rank", node.module
 
 
 def _is_none(value: ast.expr | None) -> bool:
@@ -160,6 +195,15 @@ _AGREED = """\
         loss = self.layer(batch).mean()
         if self.all_gather(torch.isnan(loss)).any():
             return None"""
+_SHARED = """\
+        loss = self.shared_step(batch)
+        self.log("loss", loss)
+        return loss
+
+    def shared_step(self, batch):
+        loss = self.layer(batch).mean()
+        if not torch.isfinite(loss):
+            return None"""
 _KEPT = """\
         loss = self.layer(batch).mean()
         if torch.isnan(loss):
@@ -185,6 +229,7 @@ def _files(step: str, trainer: str = _DDP) -> dict[str, str]:
 EXAMPLES = (
     bad("A loss that is not a number is skipped", _files(_NAN), "model.py:13"),
     bad("A batch that is too large is skipped", _files(_OOM), "model.py:15"),
+    bad("What a helper returns", _files(_SHARED), "model.py:18"),
     good("The ranks agree to skip", _files(_AGREED)),
     good("Every rank returns a loss", _files(_KEPT)),
     good("One device", _files(_NAN, "devices=1")),

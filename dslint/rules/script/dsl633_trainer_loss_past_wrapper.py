@@ -28,7 +28,7 @@ from dslint.python import attributes
 from dslint.python.events import Call, Event, events, walk
 from dslint.python.models import INSIDE
 from dslint.python.queries.skipped import is_frozen
-from dslint.python.values import Function
+from dslint.python.values import ClassAtom, Function
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddps import averages_by_hand, is_wrapper
 from dslint.rules.plateaus import instances
@@ -81,11 +81,12 @@ def _is_step(run: RunQuery, call: Call) -> bool:
     function = call.function
     if not isinstance(function, Function) or function.name != _STEP or function.owner is None:
         return False
-    bases = attributes.lineage(run.machine, function.owner)
-    return any(
-        isinstance(base, str) and any(row.path == _TRAINER for row in run.machine.libraries.lineage(base))
-        for base in bases
-    )
+    return any(_is_trainer(run, cls) for cls in attributes.descendants(run.machine, function.owner))
+
+
+def _is_trainer(run: RunQuery, cls: ClassAtom) -> bool:
+    bases = (base for base in attributes.lineage(run.machine, cls) if isinstance(base, str))
+    return any(row.path == _TRAINER for base in bases for row in run.machine.libraries.lineage(base))
 
 
 def _runs_wrapper(run: RunQuery, step: Call, inside: Event) -> bool:

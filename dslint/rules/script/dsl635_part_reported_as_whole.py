@@ -75,7 +75,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _loops(run: RunQuery) -> Iterator[Loop]:
     """Yield the loops in which every rank computes something of its own part of the samples, to the end."""
     loaders = {id(h.event.node) for h in run.happenings("makes-loader") if _is_divided(run, h.event)}
-    cuts = {id(h.event.node) for h in run.happenings("shares", "shards-data")}
+    cuts = {id(h.event.node) for h in run.happenings("shares", "takes-block", "shards-data")}
     for _, tree in run.trees():
         for node in walk(tree):
             if not isinstance(node, Loop) or not any(_computes(event) for event in events(node.body)):

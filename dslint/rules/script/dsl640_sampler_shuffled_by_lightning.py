@@ -3,9 +3,12 @@
 **What.** The training loader gets a sampler of the project that hands out the items in a fixed order, from short to
 long for example. A Trainer of Lightning trains with it in several processes.
 
+Or it gets a `RandomSampler` with `replacement=True` or `num_samples`.
+
 **Why it hurts.** With several processes Lightning wraps every sampler that is not a `DistributedSampler`, so that each
 rank gets its share, and for training it shuffles: the order is lost, silently. There is no curriculum any more,
-and batches of equal length are no longer such. On one GPU the order is kept.
+and batches of equal length are no longer such. On one GPU the order is kept. A `RandomSampler` is replaced by a plain
+`DistributedSampler`: each epoch goes once through the whole data set, whatever number of draws was asked for.
 
 **Fix.** Make the sampler a `DistributedSampler` that deals its order out by `rank` and `num_replicas`; or give it both
 and pass `use_distributed_sampler=False`.
@@ -14,7 +17,8 @@ and pass `use_distributed_sampler=False`.
 batch samplers, samplers of libraries, iterable data sets; a trainer that may have one process.
 
 **Evidence.** lightning 2.6: `_process_dataloader` in lightning/pytorch/trainer/connectors/data_connector.py prepares a
-loader for training with `shuffle=True`, and `_get_distributed_sampler` hands that to `DistributedSamplerWrapper`.
+loader for training with `shuffle=True`, and `_get_distributed_sampler` hands that to `DistributedSamplerWrapper`, or to
+a new `DistributedSampler` where the sampler is a `RandomSampler` or a `SequentialSampler`.
 """
 
 from __future__ import annotations
@@ -23,8 +27,10 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
 from dslint.python.queries.reach import reached
 from dslint.python.sources import Source
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import adds_sampler, trainers
 from dslint.rules.runs import Happening, RunQuery
@@ -46,6 +52,8 @@ META = RuleMeta(
     no_experiment="needs Lightning, which the experiments do not install",
 )
 
+_RANDOM = "torch.utils.data.RandomSampler"
+
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each training loader whose own sampler has a fixed order, where Lightning shuffles."""
@@ -58,6 +66,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         if first.role == "sampler" and first.is_own and iterates(first) and _is_fixed(run, first):
             yield _finding(run, found, first)
+        elif (made := _replaced(run, event)) is not None:
+            yield _of_replaced(run, event, made)
 
 
 def _is_fixed(run: RunQuery, source: Source) -> bool:
@@ -66,6 +76,35 @@ def _is_fixed(run: RunQuery, source: Source) -> bool:
         return False
     pieces = (ast.unparse(node) for _, node in reached(run.machine.program, source.code))
     return not any(DRAWS.search(piece) or "shuffle" in piece or "permutation" in piece for piece in pieces)
+
+
+def _replaced(run: RunQuery, loader: Event) -> Event | None:
+    """Return the call that makes a `RandomSampler` with settings which a `DistributedSampler` does not have."""
+    sampler = loader.arguments.get("sampler")
+    atom = sampler.single if sampler is not None else None
+    made = run.makers.get(atom) if isinstance(atom, Instance) and atom.cls == _RANDOM else None
+    if made is None or made.open or made.may:
+        return None
+    replacement, number = made.arguments.get("replacement"), made.arguments.get("num_samples")
+    is_drawn = replacement is not None and replacement.constants == (True,)
+    return made if is_drawn or (number is not None and number.constants != (None,)) else None
+
+
+def _of_replaced(run: RunQuery, loader: Event, made: Event) -> Finding:
+    given = " and ".join(f"`{name}`" for name in ("replacement", "num_samples") if name in made.arguments)
+    trainer = trainers(run)[0]
+    return run.finding(
+        META,
+        made.module,
+        made.node,
+        f"On several GPUs Lightning makes a `DistributedSampler` of this `RandomSampler`, which drops {given}",
+        hint="Divide the draws by rank in a sampler of your own, and pass `use_distributed_sampler=False`",
+        related=(
+            run.location(loader.module, loader.node, "the loader"),
+            run.location(trainer.module, trainer.node, "trains in several processes"),
+        ),
+        facts={"role": "sampler"},
+    )
 
 
 def _finding(run: RunQuery, found: Happening, source: Source) -> Finding:
@@ -161,7 +200,26 @@ def _data(base: str = "Sampler", more: str = "", init: str = "self.data = data",
     return _DATA % (base, more, init, order)
 
 
+_DRAWN = (
+    _data()
+    .replace("sampler=ByLength(self.data)", "sampler=RandomSampler(self.data, %s)")
+    .replace("import DataLoader,", "import RandomSampler, DataLoader,")
+)
+
 EXAMPLES = (
+    bad(
+        "draws with replacement",
+        {"data.py": _DRAWN % "replacement=True, num_samples=500", "run.py": _RUN % (_DDP, "datamodule=Data()")},
+        "data.py:34",
+    ),
+    good(
+        "the draws stay",
+        {
+            "data.py": _DRAWN % "replacement=True, num_samples=500",
+            "run.py": _RUN % (f"{_DDP}, use_distributed_sampler=False", "datamodule=Data()"),
+        },
+    ),
+    good("a shuffle", {"data.py": _DRAWN % "replacement=False", "run.py": _RUN % (_DDP, "datamodule=Data()")}),
     bad("a data module", {"data.py": _data(), "run.py": _RUN % (_DDP, "datamodule=Data()")}, at="data.py:34 warning"),
     bad(
         "a generator",

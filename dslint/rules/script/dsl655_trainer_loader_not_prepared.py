@@ -19,18 +19,18 @@ four of them.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python import attributes
-from dslint.python.values import ClassAtom
+from dslint.python.events import Call, Event, events
+from dslint.python.values import Function
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.intent import says_several
 from dslint.rules.ownorders import entry_modules
 from dslint.rules.plateaus import instances
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL655",
@@ -51,7 +51,6 @@ _DIVIDES = re.compile(
     re.I,
 )
 _SAMPLES = ("sampler", "batch_sampler")
-_BEFORE_SAMPLER = 3  # data set, batch size, shuffle
 _STREAM = re.compile(r"IterableDataset|streaming\s*=\s*True|WebDataset")
 
 
@@ -59,59 +58,55 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each loader that an override makes and returns as it is."""
     if run.context.is_one_process or any(module.search(_STREAM) for module in run.machine.program.modules()):
         return
+    prepared = {a for h in run.occurrences("prepares") for v in h.event.arguments.values() for a in instances(v)}
     seen: set[int] = set()
-    for found in run.happenings("trainer-train"):
-        for atom in instances(found.event.receiver):
-            owner = _overriding(run, atom.cls) if isinstance(atom.cls, ClassAtom) else None
-            loader = _plain_loader(owner) if owner is not None else None
-            if owner is None or loader is None or id(loader) in seen:
-                continue
-            seen.add(id(loader))
-            yield run.finding(
-                META,
-                owner.module,
-                loader,
-                "The Trainer takes this loader as it is: every rank trains on all items, in the same order",
-                hint="Return `self.accelerator.prepare(...)` of the loader",
-                related=(run.location(found.event.module, found.event.node, "trains"),),
-                severity=None if says_several(run, entry_modules(run)) else Severity.INFO,
-            )
+    for found in run.occurrences("makes-loader"):
+        event = found.event
+        hook = _hook(run, found)
+        if (
+            hook is None
+            or id(event.node) in seen
+            or not _is_plain(event)
+            or prepared.intersection(instances(event.result))
+        ):
+            continue
+        seen.add(id(event.node))
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            "The Trainer takes this loader as it is: every rank trains on all items, in the same order",
+            hint="Return `self.accelerator.prepare(...)` of the loader",
+            related=(run.location(hook.module, hook.node, "trains"),),
+            severity=None if says_several(run, entry_modules(run)) else Severity.INFO,
+        )
 
 
-def _overriding(run: RunQuery, cls: ClassAtom) -> ClassAtom | None:
-    """Return the class of the project whose method a Trainer of transformers runs."""
-    lineage = list(attributes.lineage(run.machine, cls))
-    known = [base for base in lineage if isinstance(base, str) and base != "builtins.object"]
-    if not known or not all(base.startswith(("transformers.", "trl.")) for base in known):
+def _hook(run: RunQuery, found: Happening) -> Call | None:
+    """Return the call by which a Trainer asks for its loader, where nothing on the way to this one divides it."""
+    at = next((n for n, call in enumerate(found.calls) if getattr(call.function, "name", "") == _METHOD), None)
+    inner = [call.function for call in found.calls[at:]] if at is not None else []
+    functions = [function for function in inner if isinstance(function, Function)]
+    if at is None or not functions or not _is_of_trainer(run, functions[0]):
         return None
-    return next((base for base in lineage if isinstance(base, ClassAtom) and _method(base) is not None), None)
+    others = [event for event in events(found.calls[at].body) if "makes-loader" in event.tags]
+    is_divided = any(_DIVIDES.search(function.module.text(function.node)) for function in functions)
+    return found.calls[at] if len(others) == 1 and not is_divided else None
 
 
-def _method(cls: ClassAtom) -> ast.FunctionDef | None:
-    methods = (node for node in cls.node.body if isinstance(node, ast.FunctionDef))
-    return next((node for node in methods if node.name == _METHOD), None)
+def _is_of_trainer(run: RunQuery, method: Function) -> bool:
+    """Return whether a method overrides that of a Trainer of transformers, and of nothing else."""
+    classes = attributes.descendants(run.machine, method.owner) if method.owner is not None else []
+    orders = [attributes.lineage(run.machine, cls) for cls in classes]
+    known = [[base for base in order if isinstance(base, str) and base != "builtins.object"] for order in orders]
+    return any(bases and all(base.startswith(("transformers.", "trl.")) for base in bases) for bases in known)
 
 
-def _plain_loader(cls: ClassAtom) -> ast.Call | None:
-    """Return the loader that the method makes and returns, where nothing in the class divides it."""
-    method = _method(cls)
-    if method is None or _DIVIDES.search(cls.module.text(method)):
-        return None
-    returned = [node.value for node in ast.walk(method) if isinstance(node, ast.Return) and node.value is not None]
-    if len(returned) != 1:
-        return None
-    value: ast.expr | None = returned[0]
-    if isinstance(value, ast.Name):
-        given = [
-            node.value
-            for node in ast.walk(method)
-            if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == value.id for t in node.targets)
-        ]
-        value = given[0] if len(given) == 1 else None
-    if not isinstance(value, ast.Call) or not cls.module.path_of(value.func).startswith("torch.utils.data."):
-        return None
-    names = {keyword.arg for keyword in value.keywords}
-    return value if not names & {*_SAMPLES, None} and len(value.args) <= _BEFORE_SAMPLER else None
+def _is_plain(event: Event) -> bool:
+    """Return whether a loader of torch certainly gets no sampler."""
+    is_read = event.api.startswith("torch.utils.data.") and not event.open and not event.may
+    given = (event.arguments.get(name) for name in _SAMPLES)
+    return is_read and all(value is None or value.constants == (None,) for value in given)
 
 
 _TRAIN = """\
@@ -138,7 +133,21 @@ main()
 _PLAIN = "DataLoader(self.train_dataset, batch_size=batch, shuffle=True, collate_fn=self.data_collator)"
 _RUN = "torchrun --nproc_per_node 8 train.py\n"
 
+_SHARED = _TRAIN.replace(
+    "        batch = self.args.per_device_train_batch_size\n        %s\n",
+    """\
+        return self.loader(self.train_dataset)
+
+    def loader(self, rows):
+        options = {"shuffle": True, "num_workers": 4}
+        return %s
+""",
+)
+_MADE = "DataLoader(rows, batch_size=self.args.per_device_train_batch_size, **options)"
+
 EXAMPLES = (
+    bad("a helper makes it", {"train.py": _SHARED % _MADE, "run.sh": _RUN}, at="train.py:12 warning"),
+    good("a helper prepares it", {"train.py": _SHARED % f"self.accelerator.prepare({_MADE})", "run.sh": _RUN}),
     bad("returned as it is", {"train.py": _TRAIN % f"return {_PLAIN}", "run.sh": _RUN}, at="train.py:9 warning"),
     bad(
         "by a variable",

@@ -68,7 +68,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
         owner = _owner(run, found)
         if owner is None or event.node in seen or event.api.rpartition(".")[0] != "torch.Tensor":
             continue
-        classes = [base for base in attributes.lineage(run.machine, owner) if isinstance(base, ClassAtom)]
+        orders = [attributes.lineage(run.machine, cls) for cls in attributes.descendants(run.machine, owner)]
+        classes = {base for order in orders for base in order if isinstance(base, ClassAtom)}
         texts = [base.module.text(base.node) for base in classes]
         if not any(_MANUAL.search(text) for text in texts) or any("manual_backward(" in text for text in texts):
             continue

@@ -57,12 +57,15 @@ _KNOWS = re.compile(
 )
 _FOLDERS = ("torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder")
 # How code counts samples: one by one, a batch of them, or what is true of them.
-_COUNTS = re.compile(r"\blen\(|\.size\(|\.shape\b|\.numel\(|\.sum\(|\b1(?:\.0)?\b|batch_size|\.nelement\(")
+_COUNTS = re.compile(
+    r"\blen\(|\.size\(|\.shape\b|\.numel\(|\.sum\(|\b1(?:\.0)?\b|batch_size|\.nelement\("
+    r"|bincount\(|confusion_matrix\(|histc\("
+)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each sampler that fills up shares whose counts are added up over the ranks."""
-    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
+    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine", "starts-group"):
         return
     loaders = {found.event.node: found for found in run.occurrences("makes-loader") if _fills_up(run, found.event)}
     for found in shared_evaluations(run, loaders):
