@@ -52,9 +52,9 @@ GROUPS = {
         " ranknames ownnames vocabulary"
     ),
     "Expressions and statements": (
-        "expressions connectives comparisons narrowing presence operators arithmetic texts comprehensions subscripts"
-        " widths"
-        " statements loops onceloops turns shares exceptional exceptions contexts matching generators"
+        "expressions connectives comparisons narrowing presence operators arithmetic texts comprehensions"
+        " subscripts widths statements loops onceloops turns shares exceptional exceptions contexts matching"
+        " generators iterators"
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries mappings writing changes escapes jsontexts collected"

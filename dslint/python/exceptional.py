@@ -13,6 +13,7 @@ from dslint.python.events import events as all_events
 from dslint.python.exceptions import caught
 from dslint.python.expressions import evaluate
 from dslint.python.heap import Outcome, OutOfBudgetError
+from dslint.python.iterators import ends_differ
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.values import OPAQUE, TRUE, Instance, Value, Written, unknown
@@ -211,6 +212,9 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
     except OutOfBudgetError:
         m.give_up(tree, tree.body.items)
         raise
+    own = ends_differ(raised)
+    if own:
+        m.ended_by, m.ended_in = m.ended_by | own, node.body[0]
     _end_of_items(m, node)
     m.ended_by = ended
     if node.handlers:

@@ -97,15 +97,16 @@ def lanes(worlds: Worlds, formula: object, known: Mapping[object, bool]) -> tupl
 @lru_cache(maxsize=4096)
 def _repeated(formula: object) -> tuple[object, ...]:
     """Return the tests that stand in a formula more than once."""
-    seen = Counter(_atoms(formula))
+    seen = Counter(atoms(formula))
     return tuple(atom for atom, times in seen.items() if times > 1)
 
 
-def _atoms(formula: object) -> Iterator[object]:
+def atoms(formula: object) -> Iterator[object]:
+    """Yield the tests in a formula that no constant and no lane decides."""
     if is_compound(formula):
         word, inner = _split(formula)
         for part in [inner] if word == "not" else inner:
-            yield from _atoms(part)
+            yield from atoms(part)
     elif not isinstance(formula, Const | PerRank):
         yield formula
 

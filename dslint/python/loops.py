@@ -10,6 +10,7 @@ from dslint.python import containers, turns, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
 from dslint.python.generators import run_generator, turns_of, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
+from dslint.python.iterators import own_items
 from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
 from dslint.python.onceloops import ran_each, ran_in_turns, ran_once, ran_to_break
@@ -32,21 +33,9 @@ def items_of(m: Machine, value: Value, node: ast.AST, picked: int = 0) -> Value:
         if isinstance(atom, Instance) and atom.cls == "builtins.generator":
             part = yielded(m, atom, node)
         elif isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
-            part = _own_items(m, atom, node, picked)
+            part = own_items(m, atom, node, picked)
         found = join(found, part if part is not None else containers.element(m, one(atom), node))
     return found.with_(value.varies | picked, 0, value.made_by)
-
-
-def _own_items(m: Machine, atom: Instance, node: ast.AST, picked: int) -> Value | None:
-    from dslint.python.invoke import call_method
-    from dslint.python.values import unknown
-
-    own = call_method(m, one(atom), "__iter__", [], node)
-    if own is not None and own.atoms:
-        if own == one(atom):
-            return call_method(m, one(atom), "__next__", [], node)
-        return items_of(m, own, node, picked)
-    return call_method(m, one(atom), "__getitem__", [unknown("opaque", "position", picked, 0, "builtins.int")], node)
 
 
 def run_loop(

@@ -119,6 +119,7 @@ def is_wrapped(m: Machine, model: Instance) -> bool:
 
 def past_wrapper(m: Machine, atom: Instance, name: str, found: Value, arguments: Arguments, node: ast.AST) -> Value:
     """Note a call on the model inside a wrapper, and that its result comes from there; `name`: a method, or empty."""
+    atom = _handed_through(m, atom, name) or atom
     stored = m.store.get((atom, _WRAPPED))
     if (
         stored is None
@@ -134,3 +135,14 @@ def past_wrapper(m: Machine, atom: Instance, name: str, found: Value, arguments:
     path = f"{_MODULE}.{name or 'forward'}"
     m.events.append(Event(path, tags, node, m.frame.module, one(atom), given, found, m.lanes, m.control))
     return found.with_(0, 0, frozenset((atom,)))
+
+
+def _handed_through(m: Machine, atom: Instance, name: str) -> Instance | None:
+    """Return the model inside a wrapper that hands out its members bare, where a call is for one of these."""
+    row = m.libraries.class_(atom.cls) if name and isinstance(atom.cls, str) else None
+    redirected = row.constructor.extra.get("redirected") if row is not None else None
+    if redirected is None or name in redirected or m.libraries.method(row.path, name) is not None:
+        return None
+    inner = m.store.get((atom, "module"))
+    found = inner.single if inner is not None else None
+    return found if isinstance(found, Instance) else None

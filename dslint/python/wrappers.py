@@ -66,7 +66,7 @@ def _wrapped(m: Machine, table: Mapping[str, str], atom: Instance, at: int, node
     made = m.instance(node, m.context((m.frame.id, "wrapped", at, atom)), cls, atom.loop)
     m.store.set((made, WRAPS), one(atom))
     m.store.set((atom, "#prepared"), const(True))
-    if m.libraries.is_class(cls, PREPARED_MODEL):
+    if any(m.libraries.is_class(cls, kind) for kind in (PREPARED_MODEL, "fabric-module")):
         note_wrapper(m, one(atom), made)
     _copy_fields(m, atom, made)
     for base in m.libraries.lineage(cls):

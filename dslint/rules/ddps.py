@@ -65,7 +65,7 @@ def made_wrappers(run: RunQuery, wrap: Happening) -> set[Instance]:
 
 def is_wrapper(run: RunQuery, atom: Instance) -> bool:
     """Return whether an object is a model that a library has wrapped for several ranks."""
-    kinds = ("ddp", "engine", "fsdp", "prepared-model")
+    kinds = ("ddp", "engine", "fsdp", "prepared-model", "fabric-module")
     return isinstance(atom.cls, str) and any(run.machine.libraries.is_class(atom.cls, kind) for kind in kinds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -27,6 +27,9 @@ _DEEPEST = 4
 _RUNS_SCRIPT = re.compile(r"(?:ddp|fsdp|deepspeed)(?!.*(?:spawn|fork|notebook))")
 
 
+Coming = Callable[[Event, tuple[Node, ...]], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """An event that every rank reaches; `start` says that there are several; `around` are the nodes around it."""
@@ -41,13 +44,15 @@ class Arrival:
         return any(isinstance(node, Try) and node.handlers for node in self.around)
 
 
-def arrivals(run: RunQuery, *tags: str, lanes: int | None = None) -> Iterator[Arrival]:
+def arrivals(run: RunQuery, *tags: str, lanes: int | None = None, come: Coming | None = None) -> Iterator[Arrival]:
     """Yield the events with one of the tags that every rank of a run of several processes reaches, each once.
 
-    With `lanes`: those that exactly these ranks reach, by tests of the number of the process on its machine.
+    With `lanes`: those that exactly these ranks reach, by tests of the number of the process on its machine. With
+    `come`: those of which it says that the ranks that are meant reach them.
     """
     wanted = frozenset(tags)
     lanes = run.machine.worlds.full if lanes is None else lanes
+    come = come or (lambda event, around: _come(run, event, around, lanes))
     seen: set[int] = set()
     for found in run.ordered if run.has(*tags) else ():
         spawns = [event.node for event, _ in found if "spawns" in event.tags]
@@ -60,7 +65,7 @@ def arrivals(run: RunQuery, *tags: str, lanes: int | None = None) -> Iterator[Ar
         if not regions:
             continue
         for event, around in found:
-            if not event.tags & wanted or id(event.node) in seen or not _come(run, event, around, lanes):
+            if not event.tags & wanted or id(event.node) in seen or not come(event, around):
                 continue
             inside = _processes(around, spawns)
             start = next(
@@ -123,20 +128,23 @@ def _come(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int) -> 
     allowed = 0 if lanes == run.machine.worlds.full else LOCAL
     if event.lanes != lanes or event.may or event.varies & _PARTS & ~allowed or "rank-zero-only" in event.tags:
         return False
-    for node in around:
-        if isinstance(node, Alt) and not (_is_common(node) or (allowed and _is_of_machine(node, lanes))):
-            return False
-        if isinstance(node, Loop) and node.varies & (RANKED | LOST):
-            return False
-        if isinstance(node, Context) and (tags_of(run.machine, node) & _TURNS or _is_lock(node.manager)):
-            return False
-    return True
+    tests = [node for node in around if isinstance(node, Alt)]
+    if not all(is_common(node) or (allowed and _is_of_machine(node, lanes)) for node in tests):
+        return False
+    return not any(keeps_away(run, node) for node in around)
+
+
+def keeps_away(run: RunQuery, node: Node) -> bool:
+    """Return whether a loop or a block may keep processes from what is inside, or lets them in one by one."""
+    if isinstance(node, Loop):
+        return bool(node.varies & (RANKED | LOST))
+    return isinstance(node, Context) and (bool(tags_of(run.machine, node) & _TURNS) or _is_lock(node.manager))
 
 
 _PARTS = (DIVERGENT & ~HOST) | LOST | UNSURE
 
 
-def _is_common(alt: Alt) -> bool:
+def is_common(alt: Alt) -> bool:
     """The test may not send ranks different ways, as far as it can be read."""
     return not alt.varies & _PARTS and not _RANKED.search(in_words(alt))
 
@@ -240,7 +248,7 @@ def _with_barrier(tree: Seq) -> frozenset[int]:
 
 def _waits_on_one_side(alt: Alt, with_barrier: frozenset[int]) -> bool:
     """Return whether some ranks wait at a barrier here, so that the others go first."""
-    return (id(alt.then) in with_barrier) != (id(alt.orelse) in with_barrier) and not _is_common(alt)
+    return (id(alt.then) in with_barrier) != (id(alt.orelse) in with_barrier) and not is_common(alt)
 
 
 def written_as(event: Event, node: ast.expr | None) -> list[str]:

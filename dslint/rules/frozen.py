@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dslint.python.events import Alt, Event, Loop, Seq
 from dslint.python.queries.leftout import Frozen
-from dslint.python.values import Instance
+from dslint.python.values import Instance, Value
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
 
@@ -39,7 +39,7 @@ class Freezing:
         if known not in ((True,), (False,)):
             self.frozen.pop(owner, None)
             self.trainable.pop(owner, None)
-        elif _is_by_name(found):
+        elif is_by_name(found):
             self.chosen[owner] = found.event
         elif known == (False,):
             self.frozen[owner] = found.event
@@ -64,13 +64,18 @@ class Freezing:
         return self.frozen[model] if thawed or model in self.chosen else None
 
 
+def told(event: Event) -> Value | None:
+    """Return what parameters are told about gradients; `None` for nothing, which means yes."""
+    return next((event.arguments[n] for n in ("requires_grad", "mode") if n in event.arguments), None)
+
+
 def _freezes(event: Event) -> tuple[object, ...] | None:
-    """Return what parameters are told about gradients; `None` where that is not known."""
-    value = next((event.arguments[n] for n in ("requires_grad", "mode") if n in event.arguments), None)
+    """Return the constants that parameters are told about gradients; `None` where these are not known."""
+    value = told(event)
     return (True,) if value is None else value.constants
 
 
-def _is_by_name(found: Happening) -> bool:
+def is_by_name(found: Happening) -> bool:
     """Return whether a test in the loop over the parameters chooses by their names."""
     loops = [node for node in found.around if isinstance(node, Loop)]
     if not loops or not isinstance(loops[-1].node, ast.For):
@@ -100,13 +105,13 @@ def frozen_at(run: RunQuery, wrap: Event) -> Frozen:
     freezing = freezing_before(found) if found is not None else Freezing()
     if freezing.chosen or found is None:
         return Frozen()
-    told = list(run.occurrences("freezes"))
+    freezes = list(run.occurrences("freezes"))
     owners = Freezing()
     for other in run.occurrences("parameters"):
         owners.take(other)
-    known = [f.event for f in told if _freezes(f.event) in ((True,), (False,)) and owners.modules(f.event)]
+    known = [f.event for f in freezes if _freezes(f.event) in ((True,), (False,)) and owners.modules(f.event)]
     lines = {(e.module.path, number) for e in known for number in _lines(e)}
-    lines -= {(f.event.module.path, number) for f in told if f.event not in known for number in _lines(f.event)}
+    lines -= {(f.event.module.path, number) for f in freezes if f.event not in known for number in _lines(f.event)}
     return Frozen(frozenset(freezing.frozen), frozenset(lines))
 
 

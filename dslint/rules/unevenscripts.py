@@ -189,3 +189,40 @@ def evaluate(samples):
     net.%s
     return [net(sample) for sample in samples[dist.get_rank() :: dist.get_world_size()]]
 """
+
+# A counter of epochs that ends early by what it is told.
+STOPPER = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Epochs:
+    def __init__(self, limit):
+        self.limit, self.epoch, self.bad, self.best = limit, 0, 0, 1e9
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.epoch == self.limit or self.bad > 3:
+            raise StopIteration
+        self.epoch += 1
+        return self.epoch
+
+    def report(self, score):
+        self.bad = 0 if score < self.best else self.bad + 1
+
+
+def train(net, loader, optimizer, device):
+    dist.init_process_group("nccl")
+    model, epochs = DistributedDataParallel(net), Epochs(10)
+    for epoch in epochs:
+        for batch in loader:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+        score = loss.detach()
+        dist.all_reduce(score)
+        %sepochs.report(score.item())
+"""

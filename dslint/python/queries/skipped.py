@@ -53,6 +53,7 @@ class Skipped:
     exit: str
     is_without_gradient: bool = False
     frozen: Event | None = None
+    parts: tuple[Event, ...] = ()  # all that one side alone runs
 
 
 def skipped_parts(tree: Seq) -> Iterator[tuple[Event, Skipped]]:
@@ -184,7 +185,8 @@ class _Search:
                     continue  # on a constant: a dummy
                 beside = other.get(key) or _any_named(event, other)
                 if beside is None:
-                    return Skipped(alt, event, on_true, leaves)
+                    alone = tuple(part for other_key, (part, _) in mine.items() if other_key not in other)
+                    return Skipped(alt, event, on_true, leaves, parts=alone)
                 if beside[1] and not frozen:
                     return Skipped(alt, event, on_true, leaves, frozen=beside[0])
         return None

@@ -9,12 +9,14 @@ that were waited for in the queue stay idle for the whole run.
 
 **When it stays quiet.** When one of the numbers is not known or only a default, when `CUDA_VISIBLE_DEVICES` divides
 the GPUs, when several launches of the script share them, and for a single process, which may drive several GPUs.
+Fewer processes, where the script speaks of vLLM or another server, or takes some off itself (`$((GPUS - 1))`).
 
 **Evidence.** The manual of Slurm (`--gres`, `--gpus-per-node`: the job sees these GPUs alone).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -39,6 +41,8 @@ META = RuleMeta(
 )
 
 _SCRIPT = {"train.py": "print()\n"}
+# Some GPUs are left for another program, on purpose.
+_LEAVES = re.compile(r"(?i)vllm|sglang|\bserver?\b|\$\(\( *\$?\{?\w+\}? *- *\d+ *\)\)")
 _HEAD = "#!/bin/bash\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:%s\n"
 
 EXAMPLES = (
@@ -78,6 +82,10 @@ EXAMPLES = (
         "job.sbatch:4 warning",
     ),
     good(
+        "one GPU is left for another program",
+        {"job.sbatch": _HEAD % 8 + "N=8\nN=$((N - 1))\ntorchrun --nproc_per_node $N train.py\n", **_SCRIPT},
+    ),
+    good(
         "the GPUs of several nodes together",
         {"job.sbatch": "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gpus=4\nsrun torchrun --nnodes 2 --nproc_per_node 2 \\\n"
          "  --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 train.py\n", **_SCRIPT},
@@ -115,7 +123,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if not gpus.is_known or count is None or count in (1, gpus.get()) or VISIBLE in command.env or not gpus.get():
             continue
         more = count > gpus.get()
-        if not more and (len(launches) > 1 or command.launcher == "srun"):
+        if not more and (len(launches) > 1 or command.launcher == "srun" or _LEAVES.search(doc.source.text)):
             continue
         effect = "the last ones have no device" if more else f"{gpus.get() - count} of them stay idle"
         yield META.finding(

@@ -1,20 +1,22 @@
-"""**What.** A node of several runs inside `docker run`, and the container has no way in: neither `--network host` nor
-a published port.
+"""**What.** A node of several runs inside `docker run` in a network of its own: without `--network host`, with no port
+or only that of the meeting published (`-p 29500:29500`).
 
 **Why it hurts.** In the default bridge network a container can reach others and cannot be reached: the store of node
 0 listens inside, and the other nodes wait at a port of the host where nobody listens. NCCL then tells the other ranks
-an address such as `172.17.0.2`, which exists on every host.
+an address such as `172.17.0.2`, which exists on every host, and ports that it chooses by itself: with the one port
+published the nodes meet, and the first collective fails with `unhandled system error` or waits.
 
 **Fix.** `docker run --network host ...`.
 
-**When it stays quiet.** For one node, with any `--network`, with a published port, and when options are in a
-variable.
+**When it stays quiet.** For one node, with any `--network`, with a range of published ports or all of them
+(`-P`), and when options are in a variable.
 
 **Evidence.** Docker's manual (bridge networks, published ports); NCCL's manual (`NCCL_SOCKET_IFNAME`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -49,12 +51,16 @@ EXAMPLES = (
     }, "run.sh:1"),
     good("the network of the host", {"run.sh": _DOCKER % ("--network host", _RUN % 2), **_SCRIPT}),
     good("in one word", {"run.sh": _DOCKER % ("--net=host", _RUN % 2), **_SCRIPT}),
-    good("a published port", {"run.sh": _DOCKER % ("-p 29500:29500", _RUN % 2), **_SCRIPT}),
+    bad("the port of the meeting alone", {"run.sh": _DOCKER % ("-p 29500:29500", _RUN % 2), **_SCRIPT}, "run.sh:1"),
+    good("a range of ports", {"run.sh": _DOCKER % ("-p 20000-40000:20000-40000", _RUN % 2), **_SCRIPT}),
     good("options that are not known", {"run.sh": _DOCKER % ("$OPTIONS", _RUN % 2), **_SCRIPT}),
     good("one node", {"run.sh": _DOCKER % ("", "torchrun --standalone --nproc_per_node=8 train.py\n"), **_SCRIPT}),
 )  # fmt: skip
 
-_OPENS = ("--network", "--net", "-p", "-P", "--publish", "--publish-all", "--pod")
+_OPENS = ("--network", "--net", "-P", "--publish-all", "--pod")
+_PUBLISHES = ("-p", "--publish")
+# `20000-40000:20000-40000`: as many ports as NCCL may be told to choose from.
+_RANGE = re.compile(r"\d+-\d+")
 
 
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
@@ -69,9 +75,13 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if words is None or any(_opens(word) for word in words):
             continue
         told.add(place.span.start)
+        is_published = any(_publishes(word) for word in words)
+        reached = "do not reach it in its own network"
+        if is_published:
+            reached = "reach only its published port: NCCL announces addresses and ports inside"
         yield META.finding(
             place,
-            f"this container is one of {command.nodes.get()} nodes, and the others do not reach it in its own network",
+            f"this container is one of {command.nodes.get()} nodes, and the others {reached}",
             hint="Write `--network host`",
             related=(*place_in_script(command), *places(command, "--nnodes", "--num_machines")),
             severity=Severity.INFO if doc.in_docs else None,
@@ -80,5 +90,10 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 
 def _opens(word: str) -> bool:
-    """An option lets other machines in, or joins another network."""
-    return word.partition("=")[0] in _OPENS or (word.startswith("-p") and word[2:3].isdigit())
+    """An option joins another network, or lets other machines in at many ports."""
+    return word.partition("=")[0] in _OPENS or _RANGE.search(word) is not None
+
+
+def _publishes(word: str) -> bool:
+    """An option lets other machines in at a port."""
+    return word.partition("=")[0] in _PUBLISHES or (word.startswith("-p") and word[2:3].isdigit())

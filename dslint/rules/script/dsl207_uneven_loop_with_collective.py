@@ -46,6 +46,7 @@ from dslint.rules.unevenscripts import (
     OWN_ROWS,
     READER,
     SAMPLER_THAT_ROUNDS,
+    STOPPER,
     STREAM,
     SUMS_WHILE_TRAINED,
 )
@@ -358,4 +359,7 @@ def infer(model):
         },
         world_size=8,
     ),
-)
+    bad("a counter of epochs that hears of the scores on rank 0 only",
+        {"train.py": STOPPER % "if dist.get_rank() == 0:\n            "}, "train.py:26"),
+    good("the same on all ranks", {"train.py": STOPPER % ""}),
+)  # fmt: skip

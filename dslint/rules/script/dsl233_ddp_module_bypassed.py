@@ -2,7 +2,8 @@
 
 **What.** The loss of a training step comes from `model.module(batch)`, from a method of `model.module` where nothing
 ever calls the wrapper, from the model kept from before it was wrapped,
-or from `accelerator.unwrap_model(model)(batch)`, and runs its backward.
+or from `accelerator.unwrap_model(model)(batch)`, or from a part or a method of a model that `fabric.setup` has wrapped
+(`model.encoder(batch)`), and runs its backward.
 
 **Why it hurts.** The forward of the wrapper prepares the averaging of the gradients. Without it every rank steps with
 its own gradients: nothing fails, and the ranks train different models. What is saved is the model of rank 0, trained
@@ -33,8 +34,9 @@ from dslint.python.queries.arms import other_arms
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.bypassscripts import GETTER, PARTS, REFERENCE, TARGET, TRAIN
+from dslint.rules.bypassscripts import FABRIC, GETTER, PARTS, REFERENCE, TARGET, TRAIN
 from dslint.rules.ddps import averages_by_hand, is_wrapper, made_wrappers, reduces_gradients, taken_out, wrap_of
+from dslint.rules.fabrics import averages_in_wrapper
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.snippets import PREPARED_ENCODER
@@ -46,7 +48,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="a training step runs the model inside DDP, so that no gradient is averaged",
     fix="safe",
-    markers=(r"\.backward\(", r"DistributedDataParallel|unwrap_model\("),
+    markers=(r"\.backward\(", r"DistributedDataParallel|unwrap_model\(|Fabric"),
     references=("https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
     depends_on_run=True,
 )
@@ -108,8 +110,11 @@ def _is_without_gradient(call: Happening) -> bool:
 
 
 def _is_run(run: RunQuery, wrapper: Instance) -> bool:
-    """Return whether the forward of a wrapper runs anywhere: perhaps it prepares the gradients of this step."""
-    return any(wrapper in instances(found.event.receiver) for found in run.occurrences("ddp-forward"))
+    """Return whether the forward of a wrapper runs with gradients: perhaps it prepares those of this step."""
+    return any(
+        wrapper in instances(found.event.receiver) and not any(map(is_frozen, found.around))
+        for found in run.occurrences("ddp-forward")
+    )
 
 
 def _runs_there(run: RunQuery, call: Happening, wrappers: set[Instance]) -> bool:
@@ -146,7 +151,11 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
         return None  # wrapped in some arms only
     if not is_ddp and run.context.zero_stage.is_known:
         return None  # an engine, whose hooks sit in the parameters
-    where = "`DistributedDataParallel`" if is_ddp else "the model that accelerate prepared"
+    is_fabric = wrap is not None and wrap.event.api.startswith("lightning.")
+    if is_fabric and wrap is not None and not averages_in_wrapper(run, wrap.event):
+        return None
+    prepared = "the model that Fabric set up" if is_fabric else "the model that accelerate prepared"
+    where = "`DistributedDataParallel`" if is_ddp else prepared
     related = [run.location(backward.module, backward.node, "this backward follows")]
     related += [run.location(wrap.event.module, wrap.event.node, "wrapped here")] if wrap is not None else []
     return run.finding(
@@ -355,4 +364,8 @@ def train(args, model, loader):
         },
     ),
     good("prepared in one arm, and a helper that runs it", {"train.py": PREPARED_ENCODER}),
-)
+    bad("parts that Fabric's wrapper hands out bare", {"train.py": FABRIC % ("ddp", "model.head(model.encode(batch))")},
+        ("train.py:27 warning", "train.py:27 warning")),
+    good("the wrapper of Fabric", {"train.py": FABRIC % ("ddp", "model(batch)")}),
+    good("Fabric with DeepSpeed", {"train.py": FABRIC % ("deepspeed", "model.head(model.encode(batch))")}),
+)  # fmt: skip
