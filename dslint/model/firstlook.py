@@ -66,7 +66,8 @@ _DICT_KEYS = re.compile(
 _SECTION_WORDS = (b"eepspeed", b"eepSpeed", b"ds_config", b"zero_opt", b"steps_per_print", b"micro_batch_size_per_gpu")
 _SECTION_KEYS = re.compile(
     rb"(?:zero_\w+|train_\w*batch_size\w*|steps_per_print|wall_clock_breakdown|gradient_clipping|bf16|fp16|bfloat16|optimizer"
-    rb"|scheduler|\w+_accumulation_steps|offload_\w+|overlap_comm|activation_checkpointing)[\"']?[ \t]*:"
+    rb"|scheduler|\w+_accumulation_steps|offload_\w+|overlap_comm|activation_checkpointing"
+    rb"|stage|cpu_checkpointing|partition_activations)[\"']?[ \t]*:"
 )
 _MOST_SECTION_BYTES = 300_000
 _HANDS_OVER = (b"deepspeed", b"DeepSpeed", b"ds_config", b"ds_conf")
@@ -74,6 +75,14 @@ _HEREDOC_KEYS = re.compile(
     r"[\"'](?:zero_optimization|train_micro_batch_size_per_gpu|train_batch_size|steps_per_print|zero_allow_untested"
     r"|wall_clock_breakdown|gradient_clipping|bf16|fp16)[\"']\s*:"
 )
+# Programs that make a file of others or of a text, or change it.
+_TOOL = r"sed|jq|envsubst|echo|printf|cat|cp|mv|tee|sponge|install|python[\d.]*"
+_MAKERS = re.compile(rf"(?<![\w.-])(?:{_TOOL})(?![\w.-])")
+_MAKERS_BYTES = re.compile(
+    rb"(?<![\w.-])(?:sed|jq|envsubst|echo|printf|python[\d.]*[ \t]+-[ \tc]|python[\d.]*[ \t]*<<)"
+)
+_CONFIG = re.compile(r"(?i:deepspeed|ds_?conf|ds_?cfg|zero_?[0-3]|zero_optimization)")
+_CONFIG_BYTES = re.compile(_CONFIG.pattern.encode())
 _HEREDOC_BYTES = re.compile(_HEREDOC_KEYS.pattern.encode())
 
 
@@ -169,7 +178,24 @@ def may_hold_section(raw: bytes) -> bool:
 
 def may_write_config(raw: bytes) -> bool:
     """Whether a shell script can write a DeepSpeed config."""
-    return b"<<" in raw and _HEREDOC_BYTES.search(raw) is not None
+    if b"<<" in raw and _HEREDOC_BYTES.search(raw) is not None:
+        return True
+    return _MAKERS_BYTES.search(raw) is not None and _CONFIG_BYTES.search(raw) is not None
+
+
+def makes_config(text: str) -> bool:
+    """Whether a script may make a DeepSpeed config of other files or texts."""
+    return may_change(text) and _CONFIG.search(text) is not None
+
+
+def may_change(raw: str) -> bool:
+    """Whether a command may write or change a file."""
+    return _MAKERS.search(raw) is not None
+
+
+def makes_files(first: str) -> bool:
+    """Whether a command that begins with this word may write or change a file."""
+    return re.fullmatch(_TOOL, first.rpartition("/")[2]) is not None
 
 
 def may_be_config(body: str) -> bool:

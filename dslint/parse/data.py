@@ -42,6 +42,8 @@ class DataDoc:
     ``computed`` are values that are known but whose text is no literal (a name, ``$VARIABLE``).
     ``dialect``: ``json`` | ``yaml`` | ``python`` | ``none``, how edits are worded, none where they cannot be written
     back.
+    ``elsewhere``: where a member is set that another file than ``source`` brings in (a filter of ``jq`` in a script);
+    its spans are those of what it changes, and it has no text that could be edited.
     ``consumer``: who the program around hands the config to, empty for a file. ``is_embedded``: it stands inside
     another file.
     """
@@ -59,6 +61,7 @@ class DataDoc:
     opaque: Mapping[str, str] = field(default_factory=dict)
     open_objects: frozenset[str] = frozenset()
     computed: frozenset[str] = frozenset()
+    elsewhere: Mapping[str, Location] = field(default_factory=dict)
     dialect: str = "json"
     consumer: str = ""
     is_embedded: bool = False
@@ -88,10 +91,14 @@ class DataDoc:
     def key(self, pointer: str, label: str = "") -> Location:
         """The place of a key (of the value where there is no key, as for the root or a list item)."""
         span = self.keys.get(pointer) or self.values[pointer]
+        if pointer in self.elsewhere:
+            return self.elsewhere[pointer].labelled(label)
         return self.source.location(span, label)
 
     def value(self, pointer: str, label: str = "") -> Location:
         """The place of a value."""
+        if pointer in self.elsewhere:
+            return self.elsewhere[pointer].labelled(label)
         return self.source.location(self.values[pointer], label)
 
     def has(self, pointer: str) -> bool:

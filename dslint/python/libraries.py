@@ -146,14 +146,14 @@ class Libraries:
         rows = (*self._functions.items(), *self._classes.items())
         return frozenset(path.rpartition(".")[2] for path, row in rows if "config_reader" in row)
 
+    def classes_with(self, key: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the rows of classes with a key, by their names without packages."""
+        return {path.rpartition(".")[2]: row for path, row in self._classes.items() if key in row}
+
     @cached_property
     def registered_configs(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-        """Return the classes that a registry makes of a dictionary with a DeepSpeed configuration in it.
-
-        By their names without packages: the parameter that takes one as a whole, and those that are its members.
-        """
-        rows = ((path, row) for path, row in self._classes.items() if "config_members" in row)
-        return {path.rpartition(".")[2]: (row["config"], tuple(row["config_members"])) for path, row in rows}
+        """Return the parameter of a class in a registry that takes a whole DeepSpeed configuration, and its members."""
+        return {n: (r["config"], tuple(r["config_members"])) for n, r in self.classes_with("config_members").items()}
 
     def members(self, path: str) -> list[str]:
         """Return the paths directly below a module."""

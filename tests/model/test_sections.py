@@ -309,3 +309,35 @@ def test_the_strategy_of_a_config_of_mmengine(text: str, data: dict[str, object]
     for doc in docs:
         assert (doc.consumer, "" in doc.open_objects) == ("unknown", True)
         assert doc.key("/zero_optimization").region.line == text[: text.index("zero_opt")].count("\n") + 1
+
+
+def test_parameters_of_lightnings_strategy_are_the_config_that_it_makes_of_them() -> None:
+    doc = doc_of(
+        """
+        strategy:
+          class_path: pytorch_lightning.strategies.DeepSpeedStrategy
+          init_args:
+            stage: 3
+            offload_optimizer: true
+            offload_parameters: false
+            offload_params_device: nvme
+            cpu_checkpointing: true
+            sub_group_size: ${size}
+        """
+    )
+    assert doc.data == {
+        "zero_optimization": {"stage": 3, "offload_optimizer": {}},
+        "activation_checkpointing": {"cpu_checkpointing": True},
+    }
+    assert words(doc)["/zero_optimization/stage"] == "3"
+    assert (doc.consumer, set(doc.opaque)) == ("lightning", {"/zero_optimization/sub_group_size"})
+    assert doc.fact("/zero_optimization/offload_optimizer/device").is_unknown
+
+
+def test_sections_that_lightnings_strategy_turns_off_are_none() -> None:
+    text = """
+        strategy:
+          class_path: DeepSpeedStrategy
+          init_args: {zero_optimization: false, stage: 7, partition_activations: true}
+        """
+    assert doc_of(text).data == {"activation_checkpointing": {"partition_activations": True}}

@@ -27,6 +27,9 @@ _BATCH = tuple(f"/{key}" for key in (TRAIN, MICRO, STEPS))
 _NAME = "script.py"
 # Context managers of tests, inside which a config is meant to be refused.
 _EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp")
+# Who writes a config to a file for others; and readers that say less than any other.
+WRITTEN = "written"
+_WEAK = frozenset({"", "unknown", WRITTEN})
 # So many readings of one dict are judged one by one.
 _MOST_READINGS = 8
 
@@ -61,7 +64,7 @@ def _configs(
             module, found = read
             maker = DocumentMaker(module, SourceFile(path, text, cells=cells))
             sure = [reading for reading in found if not reading.handed.may]
-            known = [doc for doc in _documents(maker, _joined(sure, 1)) if doc.consumer != "unknown"]
+            known = [doc for doc in _documents(maker, _joined(sure, 1)) if doc.consumer not in ("", "unknown")]
             return tuple(_documents(maker, _joined(found, _MOST_READINGS))), tuple(known)
     except RecursionError:
         return (), ()
@@ -127,19 +130,21 @@ def _expects_failure(node: ast.AST) -> bool:
 def _documents(maker: DocumentMaker, found: list[Reading]) -> list[DataDoc]:
     docs: list[DataDoc] = []
     # A dict with a known reader is judged for that one.
-    found.sort(key=lambda reading: (reading.handed.reader == "", reading.handed.reader == "unknown"))
+    found.sort(key=lambda reading: (reading.handed.reader == "", reading.handed.reader in _WEAK))
     read: set[int] = set()
     for reading in found:
         reader, node = reading.handed.reader, reading.handed.dictionary.node
-        if reader in ("", "unknown") and id(node) in read:
+        if reader in _WEAK and id(node) in read:
             continue
         read.add(id(node))
         doc = None if reading.is_expected_to_fail else maker.document(reading.handed.dictionary, reader)
         if doc is None or not doc.keys or any(_same(doc, other) for other in docs):
             continue
-        if reader in ("", REGISTERED):
-            if not reader and not _looks_like_one(doc):
-                continue
+        if reader in ("", WRITTEN) and not _looks_like_one(doc):
+            continue
+        if reader == WRITTEN:
+            doc.consumer = ""
+        elif reader in ("", REGISTERED):
             _open(doc)
         elif reader in ("lightning", "unknown"):
             # Lightning adds what its Trainer knows; `HfDeepSpeedConfig` alone leaves the rest to others.

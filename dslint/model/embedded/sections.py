@@ -14,6 +14,7 @@ from typing import Any
 
 from dslint.core.source import SourceFile, Span
 from dslint.model.deepspeed.detect import is_accelerate_config, is_deepspeed_config, may_be_section
+from dslint.model.embedded.flat import configured, flat_classes, is_flat
 from dslint.model.embedded.interpolation import is_open, number_at, resolve, why_open
 from dslint.parse.data import DataDoc, join_pointer
 
@@ -75,6 +76,9 @@ def _config_at(host: DataDoc, pointer: str, data: dict[str, Any], is_yaml: bool)
     if not (is_sure or may_be_section(pointer.rpartition("/")[2], data)):
         return None
     doc = _Maker(host, pointer, is_yaml).document()
+    strategy = _strategy(host, pointer)
+    if is_sure and is_flat(strategy, doc.data) and not any(isinstance(value, dict) for value in doc.data.values()):
+        doc = configured(strategy, doc)
     hidden = {p[1:]: None for p in doc.opaque if p.count("/") == 1}
     if not (is_sure or is_deepspeed_config("config.json", {**hidden, **doc.data})):
         return None
@@ -91,14 +95,26 @@ def _has_section(data: dict[str, Any]) -> bool:
 
 def _reader(host: DataDoc, pointer: str) -> str:
     """Who the program around hands the section to, as far as the file says it."""
-    parent, _, key = pointer.rpartition("/")
-    if key == "config":
-        around = host.get(parent)
-        named = around.get("_target_") if isinstance(around, dict) else None
-        if named is None and parent.endswith("/init_args"):
-            named = host.get(parent.removesuffix("init_args") + "class_path")
-        return "lightning" if str(named).rpartition(".")[2] == "DeepSpeedStrategy" else ""
+    if _strategy(host, pointer):
+        return "lightning"
     return "deepspeed" if _is_sat(host, pointer) else ""
+
+
+def _strategy(host: DataDoc, pointer: str) -> str:
+    """The class whose parameter, or parameters (``init_args``), the section is; empty where it is none of DeepSpeed."""
+    parent, _, key = pointer.rpartition("/")
+    around = host.get(parent)
+    named = around.get("_target_") if isinstance(around, dict) else None
+    if key == "config" and named is None and parent.endswith("/init_args"):
+        named = host.get(parent.removesuffix("init_args") + "class_path")
+    elif key == "init_args" and isinstance(around, dict):
+        data = around["init_args"]
+        name = str(around.get("class_path")).rpartition(".")[2]
+        named = name if isinstance(data, dict) and is_flat(name, data) else None
+    elif key != "config":
+        return ""
+    name = str(named).rpartition(".")[2]
+    return name if name in flat_classes() else ""
 
 
 def _is_sat(host: DataDoc, pointer: str) -> bool:

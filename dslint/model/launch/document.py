@@ -14,6 +14,7 @@ from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import IMAGE_DECIDES, Outer
 from dslint.model.launch.console import console_scripts
+from dslint.model.launch.lostcalls import LostCall, lost_calls
 from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.plan.tree import clone_names, file_in_image, top_of
 from dslint.model.shell.flow.choices import Flow
@@ -73,6 +74,8 @@ class LaunchDoc:
     meant: tuple[LaunchCommand, ...] = ()
     # The shell ends a pipe with the first exit code that is not 0, whatever the text says.
     has_pipefail: bool = False
+    # Calls of scripts that are nowhere, while one of nearly the same name is there.
+    lost_calls: tuple[LostCall, ...] = ()
     # Calls of scripts that are not followed, because too many commands are called already.
     left_out: tuple[Location, ...] = ()
 
@@ -176,6 +179,7 @@ def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Wo
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
     doc = LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=tuple(reader.called))
     doc.left_out = tuple(reader.left_out)
+    doc.lost_calls = lost_calls(reader.calls, source, workspace, in_docs=in_docs)
     return [doc, *inner]
 
 

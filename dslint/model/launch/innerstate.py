@@ -50,7 +50,7 @@ def machine_facts(read: Shell) -> dict[str, Fact[str]]:
 
 def within(commands: list[LaunchCommand], around: Around) -> list[LaunchCommand]:
     """The commands of a command line with the programs that stand before it."""
-    if not around.words:
+    if not (around.words or around.withheld):
         return commands
     changed = []
     for command in commands:

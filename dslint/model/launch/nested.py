@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact
 from dslint.core.source import Location, SourceFile, Span
-from dslint.model.firstlook import may_be_config, may_call, may_launch
+from dslint.model.firstlook import makes_config, makes_files, may_be_config, may_call, may_change, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.commandlines import Outer, Shell
 from dslint.model.launch.evaluated import filled_text, handed_on, holds_parts, quotes_variables
@@ -30,6 +30,7 @@ from dslint.parse.shell import ShellDoc, parse_shell
 
 if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
+    from dslint.model.embedded.writing import WrittenFiles
 
 # Command lines inside words inside words: nobody writes more.
 DEPTH = 3
@@ -75,8 +76,12 @@ class TextReader:
     left_out: list[Location] = field(default_factory=list)
     # Names of programs that the project installs.
     programs: Collection[str] = ()
+    # The names of the scripts that the text itself calls, with the state of the shell.
+    calls: list[tuple[Word, Scope]] = field(default_factory=list)
     # How many calls of a script said nothing.
     in_vain: dict[str, int] = field(default_factory=dict)
+    # The files that the script makes of others, where a config may be among them.
+    files: WrittenFiles | None = None
 
     def find_file(self, path: str, scope: Scope) -> SourceFile | None:
         """The file of the project that a script sources."""
@@ -105,9 +110,12 @@ class TextReader:
     ) -> list[LaunchCommand]:
         """The launch commands of a text, in its order."""
         out: list[LaunchCommand] = []
+        self._follow_files(shell, depth)
         for item in read_statements(shell, self.wanted, scope, self.find_file, self.may_begin):
             if depth >= DEPTH and isinstance(item, Heredoc):
                 continue
+            if self.files is not None and self.files.shell is shell:
+                self._note_files(item, out)
             found = (
                 self._heredoc(item, shell, directives, depth)
                 if isinstance(item, Heredoc)
@@ -116,6 +124,25 @@ class TextReader:
             for command in found:
                 _add(command, out)
         return out
+
+    def _follow_files(self, shell: ShellDoc, depth: int) -> None:
+        """Begin to follow the files that a script writes, where it may make a config of others."""
+        if depth or self.in_docs or shell.anchor is not None or not makes_config(shell.text):
+            return
+        from dslint.model.embedded.writing import WrittenFiles
+
+        self.files = WrittenFiles(shell, self.find_file)
+
+    def _note_files(self, item: Invocation | Heredoc, before: list[LaunchCommand]) -> None:
+        """Follow a command that may write files; what it replaces counts where a launch stands between the two."""
+        if self.files is None:
+            return
+        if isinstance(item, Heredoc):
+            self.written += self.files.heredoc(item)
+        elif item.words and makes_files(item.words[0].text or ""):
+            last = before[-1].location.span.start if before else -1
+            for new in self.files.run(item):
+                self.written = [w for w in self.written if w.target != new.target or w.at < last] + [new]
 
     def _invocation(
         self, invocation: Invocation, shell: ShellDoc, directives: Mapping[str, Fact[str]], outer: Outer, depth: int
@@ -164,10 +191,12 @@ class TextReader:
 
     def wanted(self, raw: str) -> bool:
         """Whether a command may be a launch, or a heredoc a config."""
-        return may_start(raw) or may_be_config(raw)
+        return may_start(raw) or may_be_config(raw) or (self.files is not None and may_change(raw))
 
     def may_begin(self, first: str) -> bool:
         """Whether a command that begins with this word may be worth reading."""
+        if self.files is not None and makes_files(first):
+            return True
         return may_begin(first) or first in self.programs
 
     def program(self, invocation: Invocation, outer: Outer) -> Shell | None:  # noqa: ARG002
@@ -185,6 +214,8 @@ class TextReader:
         gives a job and ``srun`` a step is handed over, too.
         """
         name, *arguments = call.words
+        if len(self.chain) == 1 and not invocation.conditions:
+            self.calls.append((name, invocation.scope))
         names = {variable for variable, fact in invocation.env.items() if fact.is_known}
         is_in_job = bool(directives or call.directives or call.outer.name)
         if not (is_in_job or names or any(w.text is not None for w in arguments)) or len(self.chain) > DEPTH:

@@ -17,6 +17,7 @@ from dslint.model.launch.launchers.environment import hand_over
 from dslint.model.launch.launchers.frameworks import is_lightning, split_launcher
 from dslint.model.launch.launchers.interpreter import is_python, operand_at, starts_python
 from dslint.model.launch.launchers.wrappers import unwrap
+from dslint.model.shell.batchjob import is_directive
 from dslint.model.shell.words import is_plain
 
 
@@ -55,7 +56,10 @@ def read_command(
         return inside(shell, found, cwd, None if seen == env else seen) if shell is not None else None
     if head.adapter.wraps:
         parsed = _wrapper_options(head)
+        before = dict(seen)
         hand_over(head.adapter.name, head.rest[: len(head.rest) - len(parsed.rest)], parsed, seen)
+        lost = {n: f for n, f in before.items() if n and n not in seen and f.is_known and not is_directive(n)}
+        found.withheld.update(lost)
         inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs, programs)
         if isinstance(inner, Shell):
             handed = inside(inner, found, cwd, None if seen == env else seen)

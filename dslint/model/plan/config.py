@@ -241,9 +241,17 @@ def _is_json_file(path: str, files: Files) -> bool:
     return doc is not None and isinstance(doc.data, dict) and not doc.problems
 
 
+def _written(named: Named, path: str | None, files: Files) -> DataDoc | None:
+    """The config that the launch file writes, where all of its commands that may write it are read."""
+    found = files.written_config(named.text)
+    if found is None or (path is not None and not found.steps):
+        return None
+    return found.doc if writes(files, named.text, named.raw) <= max(found.steps, 1) else None
+
+
 def _loaded(named: Named, files: Files) -> ConfigChoice:
     path = files.find(named.text)
-    written = files.heredoc(named.text) if path is None and writes(files, named.text, named.raw) == 1 else None
+    written = _written(named, path, files)
     if written is not None and isinstance(written.data, dict) and not written.problems:
         return ConfigChoice(named, known(written.name, named.location), written, stage_of(written))
     if path is None or not (path.endswith(SUFFIXES) or _is_json_file(path, files)):

@@ -134,14 +134,17 @@ class Files:
         copy.folders = [*self.folders, posixpath.dirname(path)]
         return copy
 
-    def heredoc(self, text: str) -> DataDoc | None:
+    def written_config(self, text: str) -> WrittenConfig | None:
         """The config that the launch file writes under this name before the command; ``None`` where it is not clear."""
+        begin = self.command.location.span.start
         named = [
             w for w in self.written if w.target is None or posixpath.normpath(w.target) == posixpath.normpath(text)
         ]
-        if len(named) != 1 or named[0].target is None or named[0].at > self.command.location.span.start:
+        last = max((at for at, w in enumerate(named) if w.steps and w.at <= begin), default=0)
+        named = [w for w in named[last:] if not (w.steps and w.at > begin)]
+        if len(named) != 1 or named[0].target is None or named[0].at > begin:
             return None
-        return named[0].doc
+        return named[0]
 
     def data(self, path: str) -> DataDoc | None:
         """A JSON or YAML file."""

@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import Flag, LaunchCommand, Word
@@ -20,7 +21,10 @@ from dslint.parse.python import parse_ast
 from dslint.python.names import Names
 from dslint.python.passed import passed
 
-_CONFIG = re.compile(r"[\w./@+-]*[\w]\.(?:json|ya?ml|hjson|toml|py|cfg|ini)")
+_CONFIG = re.compile(r"[\w./@+-]*[\w]\.(\w{2,5})")
+# What files of settings end with; other endings count where they are one of these misspelt.
+_ENDINGS = ("json", "yaml", "yml", "hjson", "toml", "py", "cfg", "ini")
+_OTHER_ENDINGS = frozenset({"jsonl", "pyc", "pyx", "csv"})
 # Options that name what the script writes, or something inside of a library or another machine.
 _WRITES = re.compile(r"out|save|log|dump|result|export|write|dest|cache|model_name|repo|module|package", re.IGNORECASE)
 # A name that a file of any project may have says nothing.
@@ -34,12 +38,21 @@ def missing_files(command: LaunchCommand, files: Files, known: frozenset[str]) -
     found: dict[str, Named] = {}
     for option, word in _values(command):
         text = word.text or ""
-        if text in known or text in found or _WRITES.search(option) or not _CONFIG.fullmatch(text):
+        if text in known or text in found or _WRITES.search(option) or not _is_config(text):
             continue
         named = _missing(text, word, files)
         if named is not None:
             found[text] = named
     return (*found.values(), *_of_hydra(command, files))
+
+
+def _is_config(text: str) -> bool:
+    """A path of a file of settings, also where its ending is misspelt (``.jsn``)."""
+    found = _CONFIG.fullmatch(text)
+    ending = found[1] if found is not None else ""
+    if ending in _ENDINGS or not ending:
+        return bool(ending)
+    return ending not in _OTHER_ENDINGS and bool(get_close_matches(ending, _ENDINGS[:5], 1, 0.7))
 
 
 def _values(command: LaunchCommand) -> Iterator[tuple[str, Word]]:
@@ -73,6 +86,9 @@ def _meant(text: str, files: Files) -> str:
     name = posixpath.basename(text)
     if not like and _OWN_NAME.fullmatch(name):
         like = list(files_by_name(files.launch_path, files.workspace).get(name, ()))
+    if not like and posixpath.dirname(text).strip("./"):
+        stem = text.rpartition(".")[0]
+        like = [path for ending in _ENDINGS[:5] if (path := files.find(f"{stem}.{ending}")) is not None]
     return like[0] if len(like) == 1 else ""
 
 

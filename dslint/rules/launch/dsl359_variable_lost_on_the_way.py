@@ -1,7 +1,7 @@
 """**What.** A script exports a variable that the processes of the run read (`NCCL_SOCKET_IFNAME`,
 `CUDA_VISIBLE_DEVICES`, `PYTORCH_CUDA_ALLOC_CONF`), and starts the launcher where it does not arrive: in a container
 (`docker run` without `-e`), on the other hosts of Open MPI's `mpirun` (without `-x`), on another machine (`ssh`), in
-a Ray job, or through `sudo`.
+a Ray job, in the tasks of `srun --export=NONE`, or through `sudo`.
 
 **Why it hurts.** The run continues as if the variable were not there: NCCL takes another interface and the ranks never
 meet, or all GPUs are used. The line that sets it is there for all to read.
@@ -53,6 +53,12 @@ EXAMPLES = (
         "run.sh:1 warning",
     ),
     bad("the other host of Open MPI", {"run.sh": f"{_SET}{_MPI % ''}", **_SCRIPT}, "run.sh:1 warning"),
+    bad("tasks of Slurm without it", {"run.sh": f"{_SET}srun --export=NONE {_RUN}", **_SCRIPT}, "run.sh:1 warning"),
+    bad("a list of names without ALL", {
+        "run.sh": f"{_SET}export SEED=1\nsrun --export=SEED bash -c '{_RUN.strip()}'\n", **_SCRIPT,
+    }, "run.sh:1 warning"),
+    good("all variables and one more", {"run.sh": f"{_SET}srun --export=ALL,SEED=1 {_RUN}", **_SCRIPT}),
+    good("named for the tasks", {"run.sh": f"{_SET}srun --export=NCCL_SOCKET_IFNAME {_RUN}", **_SCRIPT}),
     good("handed on by Open MPI", {"run.sh": f"{_SET}{_MPI % '-x NCCL_SOCKET_IFNAME'}", **_SCRIPT}),
     good("one host", {"run.sh": f"{_SET}{(_MPI % '').replace(',b:8', '')}", **_SCRIPT}),
     good("passed on by name", {"run.sh": f"{_SET}docker run --gpus all -e NCCL_SOCKET_IFNAME image {_RUN}", **_SCRIPT}),
@@ -122,7 +128,8 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, name: str) -> Iterator[Find
     words = [word.raw for group in command.wrappers for word in group]
     if name in command.env or not fact.origins or any(name in raw for raw in words):
         return
-    program = command.wrappers[-1][0].raw if command.wrappers and command.wrappers[-1] else "the program around it"
+    outer = command.outer or "the program around it"
+    program = command.wrappers[-1][0].raw if command.wrappers and command.wrappers[-1] else outer
     yield META.finding(
         fact.origins[0],
         f"`{name}` does not reach `{command.launcher}`: `{program}` starts it without the variables of this shell",

@@ -2,7 +2,8 @@
 not exist: not from the folder of the launch file, not from any folder above it, not beside the script. Or it exists,
 but not in the folder to which the launch file has changed with `cd`. So does any other argument of the command that is
 the path of a JSON, YAML, TOML or Python file, while the project has one file that ends like it or has a name of its
-own (`--cfg-path configs/old/a.yaml`, `--base`, `tools/train.py configs/a.py`); and `--config-name` of a script with
+own (`--cfg-path configs/old/a.yaml`, `--base`, `tools/train.py configs/a.py`), or one with another ending (`.yml` for
+`.yaml`, `.jsn`); and `--config-name` of a script with
 `hydra.main(config_path=...)` whose folder has no such file.
 
 **Why it hurts.** The job waits in the queue, starts on every node, and stops. `accelerate launch` says
@@ -61,6 +62,15 @@ if __name__ == "__main__":
 """
 
 EXAMPLES = (
+    bad("the ending is misspelt", {
+        "run.sh": _RUN.replace("zero2.json", "zero2.jsn"), "train.py": TRAINER, "configs/zero2.json": _CONFIG,
+    }, "run.sh:1"),
+    bad("another ending", {
+        "run.sh": "torchrun train.py --cfg configs/base.yml\n", "train.py": _PLAIN, "configs/base.yaml": "lr: 1\n",
+    }, "run.sh:1"),
+    good("a file of data beside it", {
+        "run.sh": "torchrun train.py --input configs/base.jsonl\n", "train.py": _PLAIN, "configs/base.json": "[]\n",
+    }),
     bad("the file has another name", {
         "run.sh": _RUN.replace("zero2", "zero_2"),
         "train.py": TRAINER,
