@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dslint.python.events import Alt, Call, Event, Node, Seq, children, events, walk
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Instance
-from dslint.rules.accelerators import maker_of
+from dslint.rules.accelerators import MODEL, maker_of
 from dslint.rules.ddps import dynamic_wrapper, plain_wrapper
 from dslint.rules.intent import intends_several
 from dslint.rules.lightnings import waits_for_all_gradients
@@ -48,6 +48,16 @@ def _is_ddp(run: RunQuery, wrap: Event) -> bool:
     if told is None or "training-arguments" not in told.tags or told.open:
         return False
     return not {"deepspeed", "fsdp"} & set(told.arguments) and bool(intends_several(run))
+
+
+def is_reduced(run: RunQuery, backward: Event) -> bool:
+    """Return whether the loss of a backward pass certainly comes from a model that reduces its gradients."""
+    behind = {atom for _, _, made_by in backward.snapshot.values() for atom in made_by}
+    return any(isinstance(atom, Instance) and _reduces(run, atom) for atom in behind)
+
+
+def _reduces(run: RunQuery, atom: Instance) -> bool:
+    return atom.cls == MODEL or (isinstance(atom.cls, str) and run.machine.libraries.is_class(atom.cls, "ddp"))
 
 
 def times_run(node: Node, module: Value | None) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dslint.python import paths
 from dslint.python.events import Event
 from dslint.python.queries.derived import Derived
+from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Instance, Value
 from dslint.rules.ddps import is_wrapper
 from dslint.rules.plateaus import instances
@@ -19,6 +20,8 @@ _OF_OPTIMIZER = ("torch.optim.",)
 _LOADERS = ("torch.load", "load")
 # What a wrapper calls the model, and what `accelerator.prepare` gets.
 _MODELS = ("module", "model", *(f"*{number}" for number in range(8)))
+# What a checkpoint says of its run; weights that somebody publishes seldom do.
+_PROGRESS = re.compile(r"(?i)epoch|step|iter|best|optim|sched|scaler")
 _ITEMS = ("items", "keys", "update")
 # A name that says nothing of whose file it is.
 _ANY = re.compile(r"(?:\.\*)*(?:\\\.\w+)?")
@@ -73,6 +76,20 @@ class Files:
                 if call is not None:
                     keys = frozenset(key for piece in pieces for key in _read_keys(piece))
                     yield Weights(event, self.kinds(event.receiver), self.name(call), keys, is_changed(pieces))
+
+    def checkpoints(self, states: list[Event]) -> list[tuple[frozenset[str], frozenset[str]]]:
+        """Return the keys under which these states are saved, with those of the progress of training beside them."""
+        places = {event.node for event in states}
+        found: list[tuple[frozenset[str], frozenset[str]]] = []
+        for call in (happening.event for happening in self.run.happenings("saves")):
+            given = call.nodes.get("obj") or _first(call.node)
+            pieces = self.derived.of(call.module, [given]) if call.api == "torch.save" and given is not None else None
+            for node in (node for _, piece in pieces or () for node in ast.walk(piece) if isinstance(node, ast.Dict)):
+                inside = {key for state in places for key in _keys(node, state)}
+                every = {str(key.value) for key in node.keys if isinstance(key, ast.Constant)}
+                if inside:
+                    found.append((frozenset(inside), frozenset(key for key in every - inside if _PROGRESS.search(key))))
+        return found
 
     def pieces(self, event: Event) -> list[ast.AST]:
         """Return the code behind the state that is loaded."""
@@ -130,6 +147,25 @@ def loading_calls(pieces: list[ast.AST]) -> set[ast.Call]:
     """Return the calls of `torch.load` in some code."""
     calls = (node for piece in pieces for node in ast.walk(piece) if isinstance(node, ast.Call))
     return {call for call in calls if ast.unparse(call.func) in _LOADERS}
+
+
+def keys_read(module: Module, call: ast.AST) -> frozenset[str]:
+    """Return the keys that a file reads of what a call gives, or asks for, by the variable that takes it."""
+    statement = module.parents.get(call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = {ast.unparse(target) for target in targets}
+    found: set[str] = set()
+    for node in module.nodes_of(ast.Subscript, ast.Call, ast.Compare) if names else ():
+        key: ast.AST | None = None
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in names:
+            key = node.slice
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and ast.unparse(node.comparators[0]) in names:
+            key = node.left if isinstance(node.ops[0], ast.In) else None
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            key = node.args[0] if node.args and ast.unparse(node.func.value) in names else None
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            found.add(key.value)
+    return frozenset(found)
 
 
 def is_changed(pieces: list[ast.AST]) -> bool:

@@ -31,7 +31,7 @@ def does_to_path(found: Arrival, row: Mapping[str, Any]) -> str | None:
         return "write" if modes and all(isinstance(m, str) and m[:1] in ("w", "x") for m in modes) else None
     # Libraries that take a function which writes, or are told which rank does, guard by themselves; tokenizers and
     # configurations are small and the same on all ranks.
-    is_small = event.api.endswith(".save_pretrained") and "main" not in row
+    is_small = event.api.endswith(".save_pretrained") and "main" not in row and "trainer-save" not in event.tags
     is_guarded = "downloads" in event.tags or "save_function" in event.arguments or event.open or is_small
     mode = event.arguments.get(str(row.get("mode", "")))
     is_guarded = is_guarded or _copies_the_same(event, str(row.get("copies", "")))

@@ -162,8 +162,8 @@ def is_applied(found: Happening) -> bool:
 
 def is_quantized(event: Event) -> bool:
     """Return whether a load quantizes the weights, or may: DeepSpeed then leaves them whole."""
-    names = ("quantization_config", "load_in_4bit", "load_in_8bit")
-    return event.open or any(name in event.arguments for name in names)
+    given = [event.arguments.get(name) for name in ("quantization_config", "load_in_4bit", "load_in_8bit")]
+    return event.open or any(value is not None and value.constants not in ((None,), (False,)) for value in given)
 
 
 def _is_disabled(event: Event) -> bool:

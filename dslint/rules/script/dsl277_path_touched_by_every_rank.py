@@ -97,7 +97,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         does, name = does_to_path(found, row), str(row.get("path", ""))
         if does is None or (does == "download" and event.api in fetched):
             continue
-        if not is_shared_path(run, event, name, listings if does in ("remove", "move") else frozenset()):
+        if not is_shared_path(run, event, name, listings if does in ("remove", "move", "write") else frozenset()):
             continue
         calls = [node for node in found.around if isinstance(node, Call)]
         tests = any(isinstance(node, Alt) and node.varies & HOST for node in found.around)

@@ -28,10 +28,10 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Loop
 from dslint.python.queries.turns import Turns
-from dslint.python.values import Const, Instance
-from dslint.rules.accelerators import ACCELERATOR, MODEL
+from dslint.python.values import Const
+from dslint.rules.accelerators import ACCELERATOR
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddppasses import PLUGINS
+from dslint.rules.ddppasses import PLUGINS, is_reduced
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -66,7 +66,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     steps = list(run.occurrences(*_STEPS))
     for found in run.occurrences("backward"):
         loop = next((node for node in reversed(found.around) if isinstance(node, Loop)), None)
-        if loop is None or found.event.may or id(found.event.node) in seen or not _is_reduced(run, found):
+        if loop is None or found.event.may or id(found.event.node) in seen or not is_reduced(run, found.event):
             continue
         turns = Turns(run.machine, loop)
         mine = [step for step in steps if any(node is loop for node in step.around)]
@@ -85,16 +85,6 @@ def _is_other(run: RunQuery) -> bool:
     """Return whether an Accelerator may wrap models by something else than DDP."""
     made = [h.event for h in run.happenings("starts-group") if h.event.api == ACCELERATOR]
     return any(event.open or set(PLUGINS) & set(event.arguments) for event in made)
-
-
-def _is_reduced(run: RunQuery, found: Happening) -> bool:
-    """Return whether the loss certainly comes from a model whose backward pass reduces."""
-    behind = {atom for _, _, made_by in found.event.snapshot.values() for atom in made_by}
-    return any(isinstance(atom, Instance) and _reduces(run, atom) for atom in behind)
-
-
-def _reduces(run: RunQuery, atom: Instance) -> bool:
-    return atom.cls == MODEL or (isinstance(atom.cls, str) and run.machine.libraries.is_class(atom.cls, "ddp"))
 
 
 def _size(run: RunQuery, divisor: object) -> int | None:

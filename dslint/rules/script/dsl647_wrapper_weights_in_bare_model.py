@@ -20,6 +20,7 @@ of it raises, and with `strict=False` returns all keys as missing.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -31,7 +32,15 @@ from dslint.rules.ddps import knows_prefix, unwraps
 from dslint.rules.otherscripts import other_runs, texts_of_others
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.savedweights import Files, Weights, is_changed, is_model_wrapper, is_same_file, loading_calls
+from dslint.rules.savedweights import (
+    Files,
+    Weights,
+    is_changed,
+    is_model_wrapper,
+    is_same_file,
+    keys_read,
+    loading_calls,
+)
 
 META = RuleMeta(
     code="DSL647",
@@ -62,7 +71,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     files = Files(run)
     told = set()
-    for event in _resumed(run, files):
+    for event in _resumed(run, files, states):
         told.add(event.node)
         yield _finding(run, event, states[0])
     saved = list(files.saved(states))
@@ -75,11 +84,19 @@ def query(run: RunQuery) -> Iterator[Finding]:
         yield from _elsewhere(run, saved)
 
 
-def _resumed(run: RunQuery, files: Files) -> Iterator[Event]:
-    """Yield the loads into a bare model of files that hold the state of an optimizer, too."""
+def _resumed(run: RunQuery, files: Files, states: list[Event]) -> Iterator[Event]:
+    """Yield the loads into a bare model of checkpoints of this script.
+
+    They hold the state of an optimizer, too, or are asked for the epoch or step that the script saves.
+    """
     loads = [found.event for found in run.happenings("loads-state-dict")]
     of_optimizer = [event for event in loads if event.api.startswith(_OF_OPTIMIZER)]
     resumed = {call for event in of_optimizer for call in loading_calls(files.pieces(event))}
+    kept = files.checkpoints(states)
+    for event in (found.event for found in run.happenings("loads") if kept):
+        read = keys_read(event.module, event.node)
+        if isinstance(event.node, ast.Call) and any(weights & read and beside & read for weights, beside in kept):
+            resumed.add(event.node)
     for event in loads:
         if event in of_optimizer or event.may or not _has_class(run, event.receiver):
             continue
@@ -193,6 +210,29 @@ def main(path, loader, rank):
         optimizer.step()
     if rank == 0:
         torch.save({"model": model%s.state_dict(), "optimizer": optimizer.state_dict()}, path)
+"""
+_STEPS = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main(path, loader, rank):
+    dist.init_process_group("nccl")
+    model = nn.Linear(8, 8).cuda(rank)
+    state = torch.load(path, map_location="cpu")
+    print("continues after", state["epoch"])
+    missing, others = model.load_state_dict(state["state_dict"] if "state_dict" in state else state, strict=False)
+    assert not others, missing
+    model = DistributedDataParallel(model, device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch, x in enumerate(loader):
+        model(x).sum().backward()
+        optimizer.step()
+        if rank == 0:
+            checkpoint = {"epoch": epoch, "state_dict": model%s.state_dict()}
+            torch.save(checkpoint, f"out/{epoch}.ckpt")
 """
 _SILENT = 'state["model"], strict=False'
 _NET = """\
@@ -322,6 +362,9 @@ EXAMPLES = (
     bad("in another script", _two("", _READ % "net"), at="trainer.py:15 warning"),
     bad("in another script, by name", _two("", _READ % "net", ', default="runs/net_9.pt"'), at="trainer.py:15"),
     bad("at the end of the script", {"main.py": _AT_ONCE % "Net()", "net.py": _NET}, at="main.py:11 warning"),
+    bad("a checkpoint of its own, by what it asks of it", {"train.py": _STEPS % ""}, at="train.py:12 warning"),
+    good("weights of somebody else", {"train.py": (_STEPS % "").replace('state["epoch"]', "path")}),
+    good("a checkpoint without the wrapper", {"train.py": _STEPS % ".module"}),
     good("the model is saved", {"train.py": _SCRIPT % (_SILENT, "state", ".module")}),
     good(
         "the prefix is taken off",

@@ -1,0 +1,302 @@
+"""A launch command passes an option that the script parses and never reads.
+
+**What.** `--weight_decay 0.01` in a launch command: the script declares the option (`add_argument`, or a field of a
+dataclass that a parser fills), and no code of the run reads `args.weight_decay`. The usual case is a number that is
+written out where the option was meant, `AdamW(..., weight_decay=0.1)`.
+
+**Why it hurts.** The command line states a setting that the run does not have. Nothing is refused and nothing is
+logged: the job of many GPUs trains with another number, and a sweep over the option repeats one run.
+
+**Fix.** Read the option where it belongs, or take it out of the parser, so that a command which passes it is refused.
+
+**When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
+read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; no
+command passes the option; many such options, which says that they are read in another way.
+
+**Evidence.** Python's `argparse`: what nobody reads changes nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location
+from dslint.python.commandlines import CommandLine
+from dslint.python.events import Event
+from dslint.python.plainoptions import Option
+from dslint.python.source import Module
+from dslint.python.values import Instance, Tuple
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.intent import says_several
+from dslint.rules.otherscripts import texts_of_others
+from dslint.rules.runs import RunQuery
+from dslint.rules.training import last_name
+
+META = RuleMeta(
+    code="DSL701",
+    name="option-without-effect",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a launch command passes an option that the script parses and never reads",
+    markers=(r"add_argument|ArgumentParser|TrlParser", r"torch|accelerat|deepspeed|transformers|lightning"),
+    references=("https://docs.python.org/3/library/argparse.html#the-namespace-object",),
+    depends_on_run=True,
+    no_experiment="nothing reads the option: there is nothing to run",
+)
+_MOST = 3
+# What launchers pass to every process, or DeepSpeed reads from the arguments that it is given.
+_READ_ELSEWHERE = re.compile(r"(?i)(?:local|node|global)?_?rank|world_size|deepspeed\w*|deepscale\w*|help|version")
+# Names under which code keeps the arguments of a command line, besides the variable that takes them.
+_HOLDERS = re.compile(r"(?i)(?:\w*_)?(?:args?|argv|opts?|options|arguments|hparams|hps|flags|namespace)")
+_WHOLE = frozenset(("vars", "asdict", "dict", "create", "from_argparse_args", "Namespace", "deepcopy", "copy"))
+_WHOLE_METHODS = frozenset(("to_dict", "_get_kwargs", "items", "values", "keys", "update"))
+_BY_NAME = frozenset(("getattr", "setattr", "hasattr"))
+# What only writes down.
+_LOGS = re.compile(
+    r"(?i)print|log|info|dump|write|save|\binit|summary|pformat|hparam|config\.update|format|str|join|sorted|items"
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each option of a command that the code does not read."""
+    modules = run.machine.program.modules()
+    if not run.context.arguments or not says_several(run, modules):
+        return
+    for found in run.happenings("parses-arguments"):
+        line = found.event.command_line
+        if line is None or not line.parses or line.own_words or not _stays_here(run, found.event, modules):
+            continue
+        unread = [(o, places) for o in _options(line) if (places := _passed(run, o)) and not _is_read(o, modules)]
+        if not unread or len(unread) > _MOST:
+            continue
+        others = _imported_texts(run, modules)
+        for option, places in unread:
+            if not any(re.search(rf"\b{re.escape(option.dest)}\b", text) for text in others) and not _is_shared(
+                run, option
+            ):
+                yield _finding(run, option, places, modules)
+
+
+def _options(line: CommandLine) -> Iterator[Option]:
+    """Yield the options of a parser that the project declares, those of its commands, too."""
+    yield from (o for o in line.options if o.flags and not _READ_ELSEWHERE.fullmatch(o.dest))
+    for inner in line.commands.values():
+        yield from _options(inner)
+
+
+def _passed(run: RunQuery, option: Option) -> tuple[Location, ...]:
+    """Return the commands that pass an option."""
+    passed = run.context.arguments.get(option.dest)
+    return passed.origins if passed is not None else ()
+
+
+def _stays_here(run: RunQuery, event: Event, modules: list[Module]) -> bool:
+    """Return whether the arguments certainly go nowhere as a whole."""
+    atoms = list(event.result.atoms) if event.result is not None else []
+    atoms += [inner for atom in atoms if isinstance(atom, Tuple) for value in atom.items for inner in value.atoms]
+    if not atoms or any(isinstance(atom, Instance) and atom in run.machine.escaped for atom in atoms):
+        return False
+    taken = event.module.parents.get(event.node)
+    targets = taken.targets if isinstance(taken, ast.Assign) else []
+    names = {last_name(name) for target in targets for name in ast.walk(target)} - {""}
+    return not any(_hands_on(module, names) for module in modules)
+
+
+def _hands_on(module: Module, names: set[str]) -> bool:
+    """Return whether code takes all arguments at once other than to write them down, or by names that it computes."""
+
+    def holds(node: ast.AST) -> bool:
+        name = last_name(node)
+        return name in names or _HOLDERS.fullmatch(name) is not None
+
+    for call in module.nodes_of(ast.Call):
+        name, first = last_name(call.func), call.args[0] if call.args else None
+        if any(keyword.arg is None and holds(keyword.value) for keyword in call.keywords):
+            return True
+        if name in _WHOLE_METHODS and isinstance(call.func, ast.Attribute) and holds(call.func.value):
+            return True
+        if first is None or not holds(first):
+            continue
+        if name in _BY_NAME and len(call.args) > 1 and not isinstance(call.args[1], ast.Constant):
+            return True
+        if name in _WHOLE and not _is_logged(call, module.parents):
+            return True
+    return any(holds(node.value) for node in module.attributes.get("__dict__", ()))
+
+
+def _is_logged(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Return whether something is handed to calls that write it down, and to no other."""
+    calls: list[str] = []
+    while (parent := parents.get(node)) is not None and not isinstance(parent, ast.stmt):
+        if isinstance(parent, ast.Call) and node is not parent.func:
+            calls.append(ast.unparse(parent.func))
+        node = parent
+    is_loop = isinstance(parent, ast.For) and any(_LOGS.search(ast.unparse(n)) for n in parent.body)
+    return is_loop or (bool(calls) and all(_LOGS.search(name) for name in calls))
+
+
+def _is_read(option: Option, modules: list[Module]) -> bool:
+    """Return whether some code reads a field of that name, of whatever object."""
+    for module in modules:
+        if option.dest in module.attributes:
+            return True
+        for call in module.nodes_of(ast.Call):
+            names = {ast.unparse(call.func).rpartition(".")[2]}
+            if names & {"getattr", "hasattr", "get", "pop", "attrgetter"} and any(
+                isinstance(a, ast.Constant) and a.value == option.dest for a in call.args
+            ):
+                return True
+        for pattern in module.nodes_of(ast.MatchClass):
+            if option.dest in pattern.kwd_attrs:
+                return True
+    return False
+
+
+def _is_shared(run: RunQuery, option: Option) -> bool:
+    """Return whether another file declares the option, for other scripts that read it, too."""
+    read = re.compile(rf"\.{re.escape(option.dest)}\b")
+    return option.location.path != run.path and any(read.search(text) for text in texts_of_others(run).values())
+
+
+def _imported_texts(run: RunQuery, modules: list[Module]) -> list[str]:
+    """Return the texts of files that the run has not read, and that some import may still mean."""
+    found = []
+    for path, text in texts_of_others(run).items():
+        stem = re.escape(path.rpartition("/")[2].removesuffix(".py"))
+        if any(
+            module.search(re.compile(rf"import[^\n]*\b{stem}\b|from[^\n]*\b{stem}\b|[\"'][\w./]*\b{stem}\b"))
+            for module in modules
+        ):
+            found.append(text)
+    return found
+
+
+def _finding(run: RunQuery, option: Option, places: tuple[Location, ...], modules: list[Module]) -> Finding:
+    written = next(_written(option, modules), None)
+    return META.finding(
+        option.location,
+        f"`{option.name}` is parsed and never read: the command that passes it changes nothing",
+        hint=f"Read `{option.dest}` where it belongs, or remove the option",
+        related=(
+            *((run.location(*written, "a value is written out here"),) if written is not None else ()),
+            *(place.labelled("passed here") for place in places[:2]),
+        ),
+        facts={"option": option.dest},
+    )
+
+
+def _written(option: Option, modules: list[Module]) -> Iterator[tuple[Module, ast.AST]]:
+    """Yield the places where a constant is given to something of the same name."""
+    for module in modules:
+        for keyword in module.nodes_of(ast.keyword):
+            if keyword.arg == option.dest and isinstance(keyword.value, ast.Constant):
+                yield module, keyword.value
+        for node in module.nodes_of(ast.Assign):
+            for target in node.targets:
+                key = target.slice if isinstance(target, ast.Subscript) else None
+                if isinstance(key, ast.Constant) and key.value == option.dest and isinstance(node.value, ast.Constant):
+                    yield module, node.value
+
+
+_TRAIN = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+%s
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--weight_decay", type=float, default=0.0)
+    return parser.parse_args()
+
+
+def main():
+    args = get_args()
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(torch.nn.Linear(8, 8))
+    optimizer = torch.optim.AdamW(%s)
+    for x in torch.load("data.pt"):
+        model(x).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+main()
+"""
+_WRITTEN = "model.parameters(), lr=args.lr, weight_decay=0.1"
+_READ = "model.parameters(), lr=args.lr, weight_decay=args.weight_decay"
+_RUN = "torchrun --nproc_per_node 8 train.py --lr 3e-4 --weight_decay 0.01\n"
+_FIELDS = """\
+from dataclasses import dataclass, field
+
+from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments
+from trl import DPOTrainer
+
+
+@dataclass
+class ScriptArguments:
+    model_name: str = field(default="gpt2")
+    beta: float = field(default=0.1)
+
+
+def main():
+    script_args, training_args = HfArgumentParser((ScriptArguments, TrainingArguments)).parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained(script_args.model_name)
+    trainer = DPOTrainer(model, args=training_args, train_dataset=[]%s)
+    trainer.train()
+
+
+main()
+"""
+_FIELDS_RUN = "accelerate launch --num_processes 4 train.py --output_dir out --beta 0.5\n"
+_OPTIM = """\
+import torch
+
+
+def make_optimizer(model, opt):
+    groups = [{"params": model.parameters(), "weight_decay": %s}]
+    return torch.optim.AdamW(groups, lr=opt.lr)
+"""
+_LOGGED = """\
+
+def show(args):
+    for name, value in vars(args).items():
+        print(name, value)
+
+"""
+_USED = """\
+
+def settings(args):
+    return torch.optim.AdamW, dict(vars(args))
+
+"""
+_SPLIT = (_TRAIN % ("", "X")).replace("torch.optim.AdamW(X)", "make_optimizer(model, args)").replace(
+    "import torch\n", "import torch\nfrom optim import make_optimizer\n", 1)  # fmt: skip
+
+EXAMPLES = (
+    bad("a number is written out", {"train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN}, "train.py:11 warning"),
+    bad("a field of a dataclass", {"train.py": _FIELDS % "", "run.sh": _FIELDS_RUN}, "train.py:10"),
+    bad("the optimizer is made in another file", {
+        "optim.py": _OPTIM % "0.1", "train.py": _SPLIT, "run.sh": _RUN}, "train.py:12"),
+    bad("all arguments are printed", {"train.py": _TRAIN % (_LOGGED, _WRITTEN), "run.sh": _RUN}, "train.py:16"),
+    good("the option is read", {"train.py": _TRAIN % ("", _READ), "run.sh": _RUN}),
+    good("a field that is read", {"train.py": _FIELDS % ", beta=script_args.beta", "run.sh": _FIELDS_RUN}),
+    good("it is read in another file", {
+        "optim.py": _OPTIM % "opt.weight_decay", "train.py": _SPLIT, "run.sh": _RUN}),
+    good("the arguments go on as a whole", {"train.py": _TRAIN % (_USED, _WRITTEN), "run.sh": _RUN}),
+    good("by names that are computed", {"train.py": _TRAIN % ("", "model.parameters(), **{\n"
+         "        name: getattr(args, name) for name in ('lr', 'weight' + '_decay')}"), "run.sh": _RUN}),
+    good("no command passes it", {
+        "train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN.replace(" --weight_decay 0.01", "")}),
+    good("nothing speaks of several processes", {
+        "train.py": (_TRAIN % ("", _WRITTEN)).replace("import torch.distributed as dist\n", "").replace(
+            "from torch.nn.parallel import DistributedDataParallel\n", "").replace(
+            '    dist.init_process_group("gloo")\n', "").replace("DistributedDataParallel", ""),
+        "run.sh": _RUN.replace("torchrun --nproc_per_node 8", "python")}),
+)  # fmt: skip
