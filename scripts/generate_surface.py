@@ -37,8 +37,8 @@ _TARGET = os.path.join(_ROOT, "schemas", "surface")
 _MINIMUMS = os.path.join(_ROOT, "schemas", "minimums.json")
 _CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surface")
 
-# The steps after the reading.
-_WRITERS = ("pack.py", "merge.py", "moved.py", "index.py", "needed.py")
+# The steps before and after the reading.
+_OTHERS = ("pack.py", "merge.py", "moved.py", "index.py", "needed.py")
 
 
 def main() -> None:
@@ -190,7 +190,7 @@ def _code() -> str:
     """What the reading code is: what an older one has read is not taken."""
     digest = hashlib.sha256()
     for name in sorted(os.listdir(_CODE)):
-        if name.endswith(".py") and name not in _WRITERS:
+        if name.endswith(".py") and name not in _OTHERS:
             with open(os.path.join(_CODE, name), "rb") as file:
                 digest.update(file.read())
     return digest.hexdigest()[:8]

@@ -35,7 +35,8 @@ def version_findings(
         for rule in rules:
             check = load_rule(rule.code).module.check
             context = surroundings.stated
-            for finding in run_rule(rule.code, doc.files[0].source.path, partial(check, doc, context), profile):
+            first = (*doc.files, *doc.workflows)[0].source.path
+            for finding in run_rule(rule.code, first, partial(check, doc, context), profile):
                 if finding.location.path in given or any(place.path in given for place in finding.related):
                     yield finding
 
@@ -47,7 +48,10 @@ def requirements_around(paths: Iterable[str], surroundings: Surroundings) -> Ite
 
     for folder in dict.fromkeys(home_of(os.path.abspath(path)) for path in sorted(paths)):
         found = requirements_in(
-            folder, surroundings.files_in(folder), surroundings.allowed(os.path.join(folder, "any"))
+            folder,
+            surroundings.files_in(folder),
+            surroundings.files_in(folder, "ci"),
+            surroundings.allowed(os.path.join(folder, "any")),
         )
         if found is not None:
             yield found

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 TRACKED = frozenset(LIBRARIES)
 # Bytes without which a file imports none of them.
 MARKERS = (
-    r"torch|deepspeed|transformers|accelerate|trl|peft|datasets|lightning|mmengine|bitsandbytes|diffusers",
+    r"torch|deepspeed|transformers|accelerate|trl|peft|datasets|lightning|mmengine|bitsandbytes|diffusers|numpy|timm"
+    r"|huggingface_hub|flash_attn|pydantic|vllm",
     r"import",
 )
 

@@ -52,6 +52,11 @@ class Override:
     def _table(self) -> str:
         return "lightning" if self.library in _LIGHTNING else self.library
 
+    @property
+    def is_hook(self) -> bool:
+        """The library alone calls it."""
+        return self._table == "lightning"
+
     def calls(self, release: str) -> tuple[Made, ...] | None:
         """The calls of the method that a release makes."""
         return made(self._table, self.title, self.node.name, release)

@@ -46,9 +46,23 @@ PROJECTS = {
     "pyarrow": "pyarrow",
     "pydantic": "pydantic",
     "fsspec": "fsspec",
+    # What scripts use beside them.
+    "numpy": "numpy",
+    "torchaudio": "torchaudio",
+    "torchdata": "torchdata",
+    "torchmetrics": "torchmetrics",
+    "flash_attn": "flash-attn",
+    "timm": "timm",
+    "sentence_transformers": "sentence-transformers",
+    "vllm": "vllm",
 }
 # Libraries of which only the names are read: nobody asks what they need.
-NAMES_ONLY = frozenset(("tokenizers", "safetensors", "triton", "torchvision", "pyarrow", "pydantic", "fsspec"))
+NAMES_ONLY = frozenset(
+    (
+        "tokenizers", "safetensors", "triton", "torchvision", "pyarrow", "pydantic", "fsspec", "numpy", "torchaudio",
+        "torchdata", "torchmetrics", "flash_attn", "timm", "sentence_transformers", "vllm",
+    )
+)  # fmt: skip
 # Libraries of which every release is read: their patches change names, or they are small.
 EVERY_RELEASE = {
     "deepspeed": "0.7.0",
@@ -56,9 +70,17 @@ EVERY_RELEASE = {
     "trl": "0.2.0",
     "peft": "0.0.2",
     "bitsandbytes": "0.40.0",
+    "timm": "0.9.0",
 }
-# A release that comes before the four years and that many projects still pin.
-ALSO = {"torch": ("1.12.1",)}
+# Releases that come before the four years and that many projects still pin.
+ALSO = {
+    "torch": ("1.12.1",),
+    "numpy": ("1.20.3", "1.21.6", "1.22.4", "1.23.5"),
+    "torchmetrics": ("0.7.3", "0.9.3", "0.10.3"),
+    "timm": ("0.4.12", "0.5.4", "0.6.13"),
+    "torchaudio": ("0.12.1",),
+    "torchdata": ("0.4.1",),
+}
 # Wheels whose Python files are the same on all systems are taken where they are small.
 _SMALL = ("none-any.whl", "macosx_11_0_arm64.whl", "macosx_14_0_arm64.whl", "win_arm64.whl")
 # Of wheels that are larger than this, only the parts with text are asked for.

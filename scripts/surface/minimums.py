@@ -12,16 +12,16 @@ import re
 import zipfile
 from collections.abc import Iterator
 
-from surface import guards
-from surface.index import PROJECTS
+from surface import guards, runtime
 
 _ASKS = re.compile(
-    r"(?:_available\b|_version|__version__)[^\n]*\n(?:[^\n]*\n){0,3}?[^\n]*\braise\b|require_version|dep_version_check"
+    r"(?:_available\b|_version|__version__|metadata\.version|version\.parse)[^\n]*\n(?:[^\n]*\n){0,3}?[^\n]*\braise\b"
+    r"|require_version|dep_version_check"
 )
 # Modules of single models and tests ask for what one model needs.
 _SKIPPED = re.compile(r"\.(models|tests?|testing|testing_utils|commands|benchmark|pipelines|schedulers)(\.|$)")
 # Files that define what the others ask with, and lines at which a function may end.
-_TOLD = re.compile(r"def _?is_\w+_available|^\w*VERSION\w* = |^deps = ", re.M)
+_TOLD = re.compile(r"def _?is_\w+_available|^\w*VERSION\w* = |^deps = |^pkgs_to_check_at_runtime = ", re.M)
 _ENDS = re.compile(r"\braise\b|require_version|dep_version_check")
 _AVAILABLE = re.compile(r"_?is_([a-z0-9_]+?)_available$")
 _RELEASE = re.compile(r"\d+(\.\d+)+(\.?(dev|post|a|b|rc)\d*)?$")
@@ -29,13 +29,10 @@ _COMPARED = re.compile(r"(!?)([a-z_0-9]+?)(>=|<=|==|!=|<|>)([\w.]+)$")
 _OPPOSITE = {">=": "<", "<": ">=", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 _PACKAGES = {"bnb": "bitsandbytes", "hf_hub": "huggingface_hub", "sklearn": "scikit_learn"}
 
-# The libraries that are asked for and whose releases are known.
-_FOLLOWED = {
-    *PROJECTS, "kernels", "liger_kernel", "numpy", "optimum", "PIL", "protobuf", "setuptools", "timm", "torchao",
-    "torchaudio", "vllm", "xformers", "flash_attn",
-}  # fmt: skip
 # How a place asks, the library, the range, the function; `available` is the function that tells, `asks` one that
-# raises, `may ask` one that raises under a condition that says nothing about releases.
+# raises, `asks if x` one that raises where its argument `x` is set, `may ask` one that raises under another condition,
+# `imports` a module that does
+# while it is imported.
 Row = tuple[str, str, str, str]
 
 
@@ -66,7 +63,11 @@ def minimums(library: str, path: str) -> list[Row]:
     for name, tree in trees.items():
         for kind, other, range_, where in _raised(tree, constants, deps, known, lines[name]):
             rows.append((kind, other, range_, f"{name}.{where}".rstrip(".")))
-    return sorted({row for row in rows if row[1] in _FOLLOWED and row[1] != library})
+    for text, name in runtime.checked(trees, deps):
+        required = _parted(text)
+        if required:
+            rows.append(("imports", *required, name))
+    return sorted({row for row in rows if row[1] != library})
 
 
 def _constants(trees: dict[str, ast.Module]) -> Iterator[tuple[str, str]]:
@@ -197,7 +198,18 @@ def _raised(
                 each is not None or condition.startswith("available:")
                 for each, condition in zip(last, conditions, strict=True)
             )
-            yield ("asks" if is_sure else "may ask", *plain[0], where)
+            yield (_kind(is_sure, last, conditions), *plain[0], where)
+
+
+def _kind(is_sure: bool, last: list[tuple[str, str] | None], conditions: tuple[str, ...]) -> str:
+    """How it asks: always, where one argument is set, or where nobody knows."""
+    others = [
+        condition
+        for condition, found in zip(conditions, last, strict=True)
+        if found is None and not condition.startswith("available:")
+    ]
+    argument = re.fullmatch(r"if:(?:self\.)?(?!self$|_)(\w+)", others[0]) if len(others) == 1 else None
+    return "asks" if is_sure else f"asks if {argument[1]}" if argument else "may ask"
 
 
 def _failing(condition: str, available: dict[str, str]) -> tuple[str, str] | None:
@@ -218,7 +230,12 @@ def _required(call: ast.Call, deps: dict[str, str]) -> tuple[str, str] | None:
     if isinstance(argument, ast.Subscript):
         argument = argument.slice
     text = argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else ""
-    match = re.match(r"([A-Za-z0-9_.-]+?)\s*((?:[<>=!]=?|~=).*)?$", deps.get(text, text))
+    return _parted(deps.get(text, text))
+
+
+def _parted(text: str) -> tuple[str, str] | None:
+    """The library and the range of a requirement with a range."""
+    match = re.match(r"([A-Za-z0-9_.-]+?)\s*((?:[<>=!]=?|~=).*)?$", text)
     return (match[1].replace("-", "_"), match[2].replace(" ", "")) if match and match[2] else None
 
 

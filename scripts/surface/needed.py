@@ -7,6 +7,12 @@ import json
 import zlib
 
 from dslint.model.surface import surface
+from surface.index import PROJECTS
+
+# The libraries that are asked for and whose releases are known.
+_FOLLOWED = {
+    *PROJECTS, "kernels", "liger_kernel", "optimum", "PIL", "protobuf", "setuptools", "torchao",
+}  # fmt: skip
 
 
 def write(path: str, library: str, table: dict[str, dict[tuple[str, str, str], int]]) -> int:
@@ -37,7 +43,8 @@ def write_minimums(path: str, library: str, releases: list[str], asked: dict[tup
             table = json.load(file)
     except FileNotFoundError:
         table = {}
-    table[library] = [[*row, _runs(releases, bits)] for row, bits in sorted(asked.items())]
+    kept = sorted((row, bits) for row, bits in asked.items() if row[1] in _FOLLOWED)
+    table[library] = [[*row, _runs(releases, bits)] for row, bits in kept]
     lines = [
         f"{json.dumps(name)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for name, rows in sorted(table.items())
     ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import re
+import sys
 from collections.abc import Iterator
 
-from surface.index import PROJECTS
 from surface.modules import Module
 from surface.release import Release
 
@@ -56,7 +56,7 @@ def _reached(release: Release, entry: str) -> Iterator[Row]:
             else:
                 dotted = need.dotted.replace(":", ".")
                 library = dotted.split(".")[0]
-                if library in PROJECTS and library != release.library:
+                if library not in sys.stdlib_module_names and library != release.library:
                     yield dotted, name, own
 
 

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 
+from surface import numpynames
 from surface.modules import CLOSED, OPEN, STUB, Entry, Module, read_module
 from surface.outline import outline
 
@@ -17,6 +18,8 @@ _SHALLOW = re.compile(
     r"\.(tests?|third_party|_vendor)\.|^torch\.(_inductor|_dynamo|testing\._internal|_refs|_decomp|_export|_higher_order_ops)\.."
     r"|^torch\.(ao|onnx\._internal|fx\.experimental|utils\.benchmark|_numpy|_prims|_functorch|_subclasses|_lazy)\.."
     r"|^torch\.(jit\._|package\._|masked\._|sparse\._|export\._|_strobelight|_vendor|_custom_op|_library|backends\._)"
+    r"|^numpy\.(f2py|distutils|testing|typing|_typing|array_api|_pyinstaller)\."
+    r"|^vllm\.(?!engine\.|entrypoints\.llm$|lora\.request$|worker\.|executor\.|distributed\.\w+$)\w+\."
     r"|^lightning\.(app|store)\.|^lightning_(app|cloud)|\.(modeling_(tf|flax)|convert|modular|tokenization_tf)_\w+$"
     r"|^transformers\.(utils\.dummy_|models\.deprecated\.|data\.test_)|\.dummy_\w+$"
 )
@@ -45,6 +48,9 @@ class Release:
         self.texts: dict[str, Module] = {}
         self.modules: dict[str, Module] = {}
         self.aliases: dict[str, str] = {}
+        # `setattr(torchaudio, name, ...)` from another module: nobody knows what the package itself has then.
+        itself = re.compile(rf"\bsetattr\({library}, \w+, getattr\(")
+        is_filled = False
         with zipfile.ZipFile(path) as texts:
             for name, package, file, stub in sorted(_files(library, texts.namelist())):
                 if without is not None and without.search(name):
@@ -53,6 +59,7 @@ class Release:
                 if _SHALLOW.search(name):
                     self.modules[name] = _shallow(name, package, text)
                     continue
+                is_filled = is_filled or itself.search(text) is not None
                 whole = text
                 if MODELS.search(name) and not package:
                     text = outline(text)
@@ -60,6 +67,10 @@ class Release:
                 read = (known or {}).get(digest) or read_module(name, package, text, stub, whole)
                 self.texts[digest] = read
                 self.modules[name] = replace(read, names=dict(read.names), needs=list(read.needs))
+            if library == "numpy":
+                self._from_stub(texts)
+        if is_filled:
+            self.modules[library].opened = OPEN
         self._folders()
         for module in list(self.modules.values()):
             self._lazy(module)
@@ -143,6 +154,18 @@ class Release:
         for name, module in self.modules.items():
             if name.startswith("torch._C") and module.opened == CLOSED:
                 module.opened = STUB
+
+    def _from_stub(self, texts: zipfile.ZipFile) -> None:
+        """What the stub of numpy lists and its ``__getattr__`` keeps; of other modules no text tells all names."""
+        for each in self.modules.values():
+            each.opened = OPEN
+        module = self.modules["numpy"]
+        found = [*numpynames.old_names(texts.read("numpy/__init__.py").decode())]
+        if "numpy/__init__.pyi" in texts.namelist():
+            found += numpynames.stub_names(texts.read("numpy/__init__.pyi").decode())
+        for name in found:
+            module.names.setdefault(name, Entry("v"))
+        module.opened = STUB
 
     def _stars(self, name: str) -> None:
         """Bind what star imports bind."""

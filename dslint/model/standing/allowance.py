@@ -7,8 +7,12 @@ from functools import lru_cache
 
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.versions.allowed import STATED, UNKNOWN, AllowedReleases
+from dslint.model.versions.allowed import STATED, UNKNOWN, Allowed, AllowedReleases
+from dslint.model.versions.answer import newest_for
+from dslint.model.versions.environment import environment
 from dslint.model.versions.known import distribution_of, release_of, releases_of
+from dslint.model.versions.ranges import contains
+from dslint.model.versions.required import required_by
 
 # Distributions that install the same release of another one.
 _WITH = {"pytorch_lightning": "lightning"}
@@ -48,8 +52,27 @@ def allowance(library: str, context: Context) -> Allowance:
         other = context.allowed.of(_WITH[library])
         allowed = other if other.state in (STATED, UNKNOWN) else allowed
     known = existing(library)
-    releases = () if allowed.state == UNKNOWN else _fitting(allowed)
-    return Allowance(library, releases, allowed.fresh or "", known, allowed)
+    releases = () if allowed.state == UNKNOWN else _beside_pins(allowed, _fitting(allowed), context.allowed)
+    return Allowance(library, releases, _fresh(allowed, releases, context.allowed), known, allowed)
+
+
+def _beside_pins(allowed: AllowedReleases, releases: tuple[str, ...], every: Allowed) -> tuple[str, ...]:
+    """The releases that go with what is pinned: torchvision 0.17.1 requires torch 2.2.1."""
+    if allowed.is_pin or allowed.is_split or allowed.is_head:
+        return releases
+    for name, release in environment(every).pins.items():
+        for required in required_by(name, release, every.python.version):
+            if required.name == allowed.library:
+                releases = tuple(r for r in releases if contains(required.specifier, r)) or releases
+    return releases
+
+
+def _fresh(allowed: AllowedReleases, releases: tuple[str, ...], every: Allowed) -> str:
+    """What a fresh install takes, as far as the other libraries let it."""
+    if allowed.is_split or allowed.is_head or allowed.state == UNKNOWN:
+        return allowed.fresh or ""
+    solved = environment(every).fresh.get(allowed.library, "")
+    return solved if solved in releases else newest_for(allowed.library, releases, every.python.version) or ""
 
 
 def _fitting(allowed: AllowedReleases) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def environment(allowed: Allowed) -> Environment:
         if not added:
             break
         domains.update(added)
-        fresh = choose(domains, python)
+        fresh = choose(domains, python, named)
     return Environment(pins, fresh, frozenset(domains) - named)
 
 

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from dslint.core.schemafiles import load_file
 from dslint.model.standing.presence import is_there
 from dslint.model.surface import Need, surface
-from dslint.model.versions.known import package_of
-from dslint.model.versions.minimums import available_from
-from dslint.model.versions.ranges import contains
+from dslint.model.versions.known import distribution_of, package_of
+from dslint.model.versions.minimums import asks_of, available_from
+from dslint.model.versions.plain import triple
+from dslint.model.versions.ranges import contains, pin_of
+from dslint.model.versions.required import required_by
 from dslint.model.versions.solve import choose
 
 
@@ -35,6 +37,25 @@ def failures(installed: Mapping[str, str]) -> Iterator[Failure]:
     """
     found = (failure_of(library, installed) for library in installed)
     yield from (failure for failure in found if failure is not None)
+
+
+# Libraries with C++ code for one minor release of torch.
+_BUILT_FOR_TORCH = ("torchaudio", "torchvision", "vllm", "xformers")
+
+
+def broken_metadata(installed: Mapping[str, str], python: str) -> Iterator[Failure]:
+    """The libraries whose import fails for a release that their metadata exclude, which later commands may install."""
+    for library, release in installed.items():
+        for ask in asks_of(package_of(library), release):
+            other = distribution_of(ask.other)
+            if ask.kind == "imports" and other in installed and not contains(ask.specifier, installed[other]):
+                yield Failure(library, ask.place, ask.place, other, f"its import asks for `{other}{ask.specifier}`")
+                break
+        torch = installed.get("torch", "")
+        for required in required_by(library, release, python) if torch and library in _BUILT_FOR_TORCH else ():
+            wanted = pin_of(required.specifier) if required.name == "torch" else None
+            if wanted is not None and triple(wanted)[:2] != triple(torch)[:2]:
+                yield Failure(library, library, library, "torch", f"its C++ code is built for torch {wanted}")
 
 
 def failure_of(library: str, installed: Mapping[str, str], module: str = "") -> Failure | None:

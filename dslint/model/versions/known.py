@@ -10,7 +10,7 @@ from dslint.core.schemafiles import load_file
 # The distribution of a package, where it has another name.
 _DISTRIBUTIONS = {
     "pytorch_lightning": "pytorch-lightning", "huggingface_hub": "huggingface-hub", "PIL": "pillow",
-    "flash_attn": "flash-attn", "liger_kernel": "liger-kernel",
+    "flash_attn": "flash-attn", "liger_kernel": "liger-kernel", "sentence_transformers": "sentence-transformers",
 }  # fmt: skip
 _PACKAGES = {distribution: package for package, distribution in _DISTRIBUTIONS.items()}
 # A late patch of each, which satisfies what asks for one of its patches.

@@ -187,6 +187,9 @@ def _caret(numbers: list[int]) -> int:
     return len(numbers)
 
 
+_PIP_PART = re.compile(
+    r"^(?P<indent>[ \t]*)-[ \t]*pip[ \t]*:[ \t]*\n(?:(?P=indent)[ \t]+[^\n]*(?:\n|$)|[ \t]*(?:#[^\n]*)?\n)*", re.M
+)
 _CONDA = re.compile(
     rf"^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?(?P<name>{_NAMES})(?![\w.-])(?:\[[^\]\n]*\])?[ \t]*(?P<rest>[^\"'#;\r\n]*)",
     re.M | re.I,
@@ -194,13 +197,15 @@ _CONDA = re.compile(
 
 
 def conda(source: SourceFile) -> Iterator[Statement]:
-    """``environment.yml``: conda's ``name=1.2`` and, under ``pip:``, PEP 508."""
+    """``environment.yml``: conda's ``name=1.2`` and, under ``pip:``, PEP 508, which one command installs."""
+    pip = _PIP_PART.search(source.text)
     for match in _CONDA.finditer(source.text):
         library = library_name(match["name"])
         rest = match["rest"].strip()
         end = match.end("rest") - (len(match["rest"]) - len(match["rest"].rstrip()))
         if library:
-            yield Statement(library, _from_conda(rest) if rest else "", Span(match.start("name"), end))
+            group = f"command {pip.start()}" if pip is not None and pip.start() < match.start() < pip.end() else ""
+            yield Statement(library, _from_conda(rest) if rest else "", Span(match.start("name"), end), group=group)
 
 
 def _from_conda(rest: str) -> str:

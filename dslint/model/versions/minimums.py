@@ -18,8 +18,9 @@ from dslint.model.surface import surface
 class Ask(NamedTuple):
     """``place`` of a library asks for a range of ``other``.
 
-    ``kind``: ``available`` (a function that is true there), ``asks`` (a function that raises elsewhere), ``may ask``
-    (one that does under a condition of its own).
+    ``kind``: ``available`` (a function that is true there), ``asks`` (a function that raises elsewhere), ``asks if x``
+    (where its argument is set), ``may ask`` (one that does under another condition), ``imports`` (a module that raises
+    while it is imported).
     """
 
     kind: str

@@ -28,19 +28,25 @@ class StatedFile:
 class Requirements:
     """A folder whose files name a library that is followed.
 
-    ``allowed`` are the answers for scripts in the folder, which the folders above and the user have a say in.
+    ``allowed`` are the answers for scripts in the folder, which the folders above and the user have a say in;
+    ``workflows`` install for a test of the project, and bound nothing where another file speaks.
     """
 
     folder: str
     allowed: Allowed
     files: tuple[StatedFile, ...]
+    workflows: tuple[StatedFile, ...] = ()
 
 
-def requirements_in(
-    folder: str, files: Iterable[tuple[SourceFile, list[tuple[SourceFile, Statement]]]], allowed: Allowed
-) -> Requirements | None:
+Stated = Iterable[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]
+
+
+def requirements_in(folder: str, files: Stated, workflows: Stated, allowed: Allowed) -> Requirements | None:
     """The document of a folder; ``None`` where its files name no library that is followed."""
-    stated = tuple(StatedFile(source, bounds_by_library(statements)) for source, statements in files)
-    if not any(name in file.bounds for file in stated for name in FOLLOWED):
+    stated, tests = (
+        tuple(StatedFile(source, bounds_by_library(statements)) for source, statements in read)
+        for read in (files, workflows)
+    )
+    if not any(name in file.bounds for file in (*stated, *tests) for name in FOLLOWED):
         return None
-    return Requirements(folder, allowed, stated)
+    return Requirements(folder, allowed, stated, tests)

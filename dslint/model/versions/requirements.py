@@ -18,8 +18,9 @@ LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmen
 FOLLOWED = (*LIBRARIES, "peft", "datasets", "bitsandbytes", "diffusers", "pytorch-lightning")
 REQUIRED = (
     "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
-    "liger-kernel", "lightning-utilities", "lm-eval", "numpy", "open-clip-torch", "optimum", "pillow",
-    "protobuf", "pyarrow", "pydantic", "safetensors", "sentence-transformers", "setfit", "setuptools", "timm",
+    "liger-kernel", "lightning-utilities", "lm-eval", "matplotlib", "numba", "numpy", "open-clip-torch",
+    "opencv-python", "opencv-python-headless", "optimum", "pandas", "pillow", "protobuf", "pyarrow", "pydantic",
+    "safetensors", "scikit-learn", "scipy", "sentence-transformers", "setfit", "setuptools", "timm",
     "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
     "unsloth-zoo", "vllm", "xformers",
 )  # fmt: skip
@@ -28,7 +29,8 @@ _KNOWN = frozenset((*FOLLOWED, *REQUIRED, PYTHON))
 _MENTION = re.compile(
     r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning|webdataset|peft|datasets|bitsandbytes"
     r"|diffusers|tokenizers|hub|safetensors|numpy|pydantic|protobuf|pyarrow|fsspec|python|gptq|awq|evaluate|fairscale"
-    r"|flash.attn|kernel|lm.eval|clip|optimum|pillow|setfit|setuptools|timm|triton|unsloth|vllm|xformers",
+    r"|flash.attn|kernel|lm.eval|clip|optimum|pillow|setfit|setuptools|timm|triton|unsloth|vllm|xformers|matplotlib"
+    r"|numba|opencv|pandas|scikit|scipy",
     re.I,
 )
 # tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.

@@ -6,7 +6,7 @@ left proves that there is no solution; what is left may still have none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -170,12 +170,13 @@ def holding(bounds: Sequence[Bound], python: str) -> list[Bound]:
 _MOST_STEPS = 50_000
 
 
-def choose(domains: Mapping[str, Sequence[str]], python: str) -> dict[str, str]:
+def choose(domains: Mapping[str, Sequence[str]], python: str, asked: Collection[str] = ()) -> dict[str, str]:
     """The newest release of each library so that all go together by their metadata; empty where none are found.
 
-    The libraries that have fewest releases left come first: a pin decides over an open range.
+    The libraries that are ``asked`` for come first, as for pip, then those that have fewest releases left: a pin
+    decides over an open range.
     """
-    order = sorted(domains, key=lambda name: len(domains[name]))
+    order = sorted(domains, key=lambda name: (name not in asked, len(domains[name])))
     chosen: list[tuple[str, str]] = []
     places = [0] * len(order)
     for _ in range(_MOST_STEPS):

@@ -36,11 +36,12 @@ def bounds_by_library(stated: Stated) -> dict[str, Way]:
     """What one file says, by library."""
     by_library: dict[str, list[Bound]] = {}
     for source, statement in stated:
-        by_library.setdefault(statement.name, []).append(_bound(source, statement))
+        by_library.setdefault(statement.name, []).append(bound_of(source, statement))
     return {library: tuple(bounds) for library, bounds in by_library.items()}
 
 
-def _bound(source: SourceFile, statement: Statement) -> Bound:
+def bound_of(source: SourceFile, statement: Statement) -> Bound:
+    """What one statement says, with its place."""
     label = f"{statement.name} {statement.specifier or statement.taken_from or 'of any release'} stated here"
     return Bound(
         statement.specifier,

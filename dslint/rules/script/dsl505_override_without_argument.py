@@ -3,7 +3,7 @@
 **What.** `def compute_loss(self, model, inputs, return_outputs=False)` under transformers 4.46 or later, which passes
 `num_items_in_batch`; `def training_step(self, model, inputs)`, `def log(self, logs)` since 4.47, a
 `_save_checkpoint(self, model, trial, metrics)` that waits for an argument nobody passes any more; `optimizer_step` and
-`on_before_optimizer_step` of Lightning 1.x under 2.x.
+`on_before_optimizer_step` of Lightning 1.x under 2.x, a `dataloader_idx` that Lightning 1.7 gives no more.
 
 **Why it hurts.** `TypeError` on every rank in the first step, at the first log or at the first save: after the model
 was loaded and the data prepared, sometimes hours later.
@@ -51,7 +51,8 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each method that a release which the project allows calls with what it does not take."""
     for override in overrides(view):
         standing = view.standing(override.library, override.derived.guards, override.misfits)
-        if standing is not None and standing.change:
+        # Helpers of the project may call a method of a Trainer; a hook of Lightning is called by nobody else.
+        if standing is not None and (standing.change or override.is_hook):
             yield _finding(view, override, standing)
 
 
@@ -62,12 +63,17 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
     return view.finding(
         META,
         override.node,
-        f"{who(standing)} calls `{override.node.name}` differently {changed(standing)}: {problem}",
+        f"{who(standing)} calls `{override.node.name}` {_how(standing)}: {problem}",
         hint=f"Take {take}, and pass on to `super()` what you get",
         related=standing.allowance.origins,
         severity=standing.severity,
         facts={"class": override.title, "method": override.node.name, "problem": problem},
     )
+
+
+def _how(standing: Standing) -> str:
+    """Since when; nothing is known of the calls of older releases that ask a hook what it takes."""
+    return f"differently {changed(standing)}" if standing.change else "with other arguments"
 
 
 _LOSS = """\
@@ -102,7 +108,29 @@ class Net(pl.LightningModule):
     def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_idx, optimizer_closure, **kwargs):
         optimizer.step(closure=optimizer_closure)
 """
+_HOOKS = """\
+import pytorch_lightning as pl
+
+
+class Net(pl.LightningModule):
+    def on_train_batch_end(self, outputs, batch, batch_idx, dataloader_idx%s):
+        self.ema.update(self)
+
+
+class Count(pl.Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx%s):
+        self.seen += 1
+"""
 EXAMPLES = (
+    bad(
+        "Hooks of a batch wait for an index that old releases gave to those that name it",
+        {"requirements.txt": "pytorch-lightning==1.9.5\n", "train.py": _HOOKS % ("", "")},
+        ("train.py:5 error", "train.py:10 error"),
+    ),
+    good(
+        "The index has a default",
+        {"requirements.txt": "pytorch-lightning==1.9.5\n", "train.py": _HOOKS % ("=0", "=0")},
+    ),
     bad(
         "The loss under a release that counts items",
         {"requirements.txt": "transformers==4.46.3\n", "train.py": _LOSS},

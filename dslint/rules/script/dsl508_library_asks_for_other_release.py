@@ -1,8 +1,8 @@
 """A call asks a library for what it does only beside newer releases of another one, and an older one is pinned.
 
 **What.** transformers 5 takes `bitsandbytes` below 0.46.1 as absent, and a 4-bit `BitsAndBytesConfig` raises; since
-4.41 `TrainingArguments` raises beside an `accelerate` below 0.21, later below 0.26 and 1.1. The code says so, and the
-metadata do not: pip installs the pair.
+4.41 `TrainingArguments` raises beside an `accelerate` below 0.21, later below 0.26 and 1.1; `load_in_4bit` of any
+release needs bitsandbytes 0.39. The code says so, and the metadata do not: pip installs the pair.
 
 **Why it hurts.** `ImportError: ... requires accelerate>=1.1.0` on every rank, when the arguments are made or the model
 is loaded, after the queue and the download. The message tells people to install what they have.
@@ -95,10 +95,16 @@ def _asks(view: LibraryUses, call: LibraryCall, release: str) -> Iterator[Ask]:
     home = surface.canonical(call.dotted, read_as(surface.releases, release)) or call.dotted
     made = {f"{home}{end}" for end in _MAKES}
     for ask in asks_of(call.library, release):
-        is_called = ask.kind == "asks" and ask.place in made
+        is_called = ask.place in made and (ask.kind == "asks" or _is_asked_for(call, ask))
         is_reached = any(ask.place.endswith(f".{end}") for end in ends)
         if is_called or (is_reached and _is_sure(call.library, release, ask)):
             yield ask
+
+
+def _is_asked_for(call: LibraryCall, ask: Ask) -> bool:
+    """The place asks where an argument is set, and the call sets it."""
+    condition, _, argument = ask.kind.partition(" if ")
+    return condition == "asks" and bool(argument) and _is_set(call, argument)
 
 
 def _is_sure(library: str, release: str, ask: Ask) -> bool:
@@ -155,6 +161,18 @@ EXAMPLES = (
         "A fresh install takes the newest transformers",
         {"requirements.txt": "transformers>=4.57\nbitsandbytes==0.45.5\naccelerate\n", "train.py": _QUANTIZED},
         "train.py:3 warning",
+    ),
+    bad(
+        "Four bits beside a bitsandbytes that has eight",
+        {"requirements.txt": "transformers==4.34.1\nbitsandbytes==0.38.1\n", "train.py": _QUANTIZED},
+        "train.py:3 error",
+    ),
+    good(
+        "Eight bits beside the same",
+        {
+            "requirements.txt": "transformers==4.34.1\nbitsandbytes==0.38.1\n",
+            "train.py": _QUANTIZED.replace("4bit", "8bit"),
+        },
     ),
     good(
         "Releases that the code takes",
