@@ -35,7 +35,7 @@ def version_findings(
         for rule in rules:
             check = load_rule(rule.code).module.check
             context = surroundings.stated
-            first = (*doc.files, *doc.workflows)[0].source.path
+            first = (*doc.files, *doc.commands)[0].source.path
             for finding in run_rule(rule.code, first, partial(check, doc, context), profile):
                 if finding.location.path in given or any(place.path in given for place in finding.related):
                     yield finding
@@ -50,7 +50,7 @@ def requirements_around(paths: Iterable[str], surroundings: Surroundings) -> Ite
         found = requirements_in(
             folder,
             surroundings.files_in(folder),
-            surroundings.files_in(folder, "ci"),
+            [*surroundings.files_in(folder, "ci"), *surroundings.files_in(folder, "told")],
             surroundings.allowed(os.path.join(folder, "any")),
         )
         if found is not None:

@@ -208,14 +208,6 @@ def _subscript(m: Machine, node: ast.Subscript) -> Value:
     return ragged.part(m, base, key, node, found)
 
 
-def _slice(m: Machine, node: ast.Slice) -> Value:
-    parts = [evaluate(m, p) for p in (node.lower, node.upper, node.step) if p is not None]
-    lower = parts[0] if node.lower is not None else None
-    upper = parts[node.lower is not None] if node.upper is not None else None
-    made = widths.note(m, lower, upper, m.thing(node, "slice", parts, "builtins.slice"), node)
-    return ragged.bounded(m, upper, made, node)
-
-
 _SCALARS = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool", "builtins.bytes")
 
 
@@ -379,7 +371,7 @@ _HANDLERS: dict[type[ast.AST], Callable[[Machine, Any], Value]] = {
     ast.Dict: _dict,
     ast.Attribute: _attribute,
     ast.Subscript: _subscript,
-    ast.Slice: _slice,
+    ast.Slice: widths.slice_of,
     ast.BinOp: arithmetic._binop,
     ast.UnaryOp: arithmetic._unaryop,
     ast.BoolOp: connectives.boolop,

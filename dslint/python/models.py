@@ -141,7 +141,7 @@ def _handed_through(m: Machine, atom: Instance, name: str) -> Instance | None:
     """Return the model inside a wrapper that hands out its members bare, where a call is for one of these."""
     row = m.libraries.class_(atom.cls) if name and isinstance(atom.cls, str) else None
     redirected = row.constructor.extra.get("redirected") if row is not None else None
-    if redirected is None or name in redirected or m.libraries.method(row.path, name) is not None:
+    if row is None or redirected is None or name in redirected or m.libraries.method(row.path, name) is not None:
         return None
     inner = m.store.get((atom, "module"))
     found = inner.single if inner is not None else None

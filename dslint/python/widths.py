@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from dslint.python import ragged
 from dslint.python.heap import CONTENT
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY
@@ -100,13 +101,19 @@ def _is_operator(function: object) -> bool:
     return callable(function) and function in _TERMS
 
 
-def note(m: Machine, lower: Value | None, upper: Value | None, made: Value, node: ast.Slice) -> Value:
-    """Note in a slice whether it cuts: `x[0, :, a:b]` gets it beside other indices."""
+def slice_of(m: Machine, node: ast.Slice) -> Value:
+    """Return a slice beside other indices, `x[0, :, a:b]`, and note whether it cuts."""
+    from dslint.python.expressions import evaluate
+
+    parts = [evaluate(m, p) for p in (node.lower, node.upper, node.step) if p is not None]
+    lower = parts[0] if node.lower is not None else None
+    upper = parts[node.lower is not None] if node.upper is not None else None
+    made = m.thing(node, "slice", parts, "builtins.slice")
     if is_cut(m, lower, upper, node):
         m.store.set((made.single, _CUT), TRUE)
     elif m.store.get((made.single, _CUT)) is not None:
         m.store.set((made.single, _CUT), FALSE)  # in another turn of a loop it did
-    return made
+    return ragged.bounded(m, upper, made, node)
 
 
 def part(m: Machine, key: Value, found: Value, node: ast.AST) -> Value:

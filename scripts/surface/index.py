@@ -60,7 +60,7 @@ PROJECTS = {
 NAMES_ONLY = frozenset(
     (
         "tokenizers", "safetensors", "triton", "torchvision", "pyarrow", "pydantic", "fsspec", "numpy", "torchaudio",
-        "torchdata", "torchmetrics", "flash_attn", "timm", "sentence_transformers", "vllm",
+        "torchdata", "torchmetrics", "flash_attn", "vllm",
     )
 )  # fmt: skip
 # Libraries of which every release is read: their patches change names, or they are small.
@@ -77,7 +77,8 @@ ALSO = {
     "torch": ("1.12.1",),
     "numpy": ("1.20.3", "1.21.6", "1.22.4", "1.23.5"),
     "torchmetrics": ("0.7.3", "0.9.3", "0.10.3"),
-    "timm": ("0.4.12", "0.5.4", "0.6.13"),
+    "timm": ("0.3.2", "0.4.12", "0.5.4", "0.6.13"),
+    "sentence_transformers": ("2.2.2",),
     "torchaudio": ("0.12.1",),
     "torchdata": ("0.4.1",),
 }
@@ -106,7 +107,8 @@ def wanted(library: str) -> list[Release]:
     releases = sorted(_releases(library), key=lambda release: Version(release.version))
     first = EVERY_RELEASE.get(library)
     if first is not None:
-        return [release for release in releases if Version(release.version) >= Version(first)]
+        also = ALSO.get(library, ())
+        return [each for each in releases if Version(each.version) >= Version(first) or each.version in also]
     last: dict[tuple[int, int], Release] = {}
     for release in releases:
         version = Version(release.version)

@@ -12,6 +12,7 @@ _LISTED = re.compile(
 _BOUND = re.compile(r"^(?:(?:class|def|type) )?([A-Za-z_]\w*)(?= ?[:=\[(])", re.M)
 _IMPORTED = re.compile(r"^(?:from [\w.]+ )?import (\([^)]*\)|[^\n(]+)$", re.M)
 _ONE = re.compile(r'__deprecated_attrs__\[["\'](\w+)["\']\]')
+_FUTURE = re.compile(r"__future_scalars__ = \{([^}]*)\}")
 _FIRST = re.compile(r'\(\s*"(\w+)",')
 
 
@@ -28,3 +29,8 @@ def old_names(text: str) -> Iterator[str]:
     for listed, table in _LISTED.findall(text):
         if table == "__deprecated_attrs__":
             yield from _FIRST.findall(listed)
+
+
+def future_names(text: str) -> list[str]:
+    """The names for which its ``__getattr__`` warns before it raises."""
+    return [name for listed in _FUTURE.findall(text) for name in re.findall(r"\w+", listed)]

@@ -159,8 +159,13 @@ class Release:
         """What the stub of numpy lists and its ``__getattr__`` keeps; of other modules no text tells all names."""
         for each in self.modules.values():
             each.opened = OPEN
+        # Its star imports bind names of Python, which it takes away again.
+        self.modules["numpy"].stars = []
         module = self.modules["numpy"]
-        found = [*numpynames.old_names(texts.read("numpy/__init__.py").decode())]
+        text = texts.read("numpy/__init__.py").decode()
+        for name in numpynames.future_names(text):
+            module.names.pop(name, None)
+        found = [*numpynames.old_names(text)]
         if "numpy/__init__.pyi" in texts.namelist():
             found += numpynames.stub_names(texts.read("numpy/__init__.pyi").decode())
         for name in found:

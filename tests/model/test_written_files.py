@@ -141,3 +141,17 @@ def test_a_command_has_the_config_that_was_written_last_before_it(tmp_path: Path
     python = f"python - <<'EOF'\nimport json\njson.dump({CONFIG}, open('b.json', 'w'))\nEOF\n"
     assert plans(tmp_path, python + run) == [2]
     assert plans(tmp_path, first + run + second + run) == [None, None]
+
+
+def test_a_value_that_a_test_decides_is_unknown() -> None:
+    text = '# deepspeed\nif [ -n "$1" ]; then B=8; else B=16; fi\n'
+    assert written(f'{text}echo "$B" > $B\ncp $B c.json\n', a_json=TEMPLATE) == []
+    for line in ('sed "s/64/$B/" a.json > b.json', "jq --argjson b $B '.train_batch_size = $b' a.json > b.json"):
+        found = written(f"{text}{line}\n", a_json=TEMPLATE)
+        assert [w.target for w in found if "train_batch_size" in w.doc.data] == []
+
+
+def test_a_file_that_a_test_may_have_changed_is_unknown() -> None:
+    for line in ("sed -i 's/64/32/' a.json", "jq . a.json > t.json; cp t.json a.json", "echo x > a.json"):
+        text = f'# deepspeed\nif [ -n "$1" ]; then {line}; fi\ncp a.json b.json\n'
+        assert [w.target for w in written(text, a_json=TEMPLATE)] == []

@@ -29,6 +29,7 @@ _WITH_VALUE = frozenset({"-e", "--expression", "-f"})
 _PLAIN_OPTIONS = frozenset({"-r", "-c", "-M", "-S", "-e", "--tab", "--compact-output", "--sort-keys", "--raw-output"})
 _NAMES = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _RUNS_PYTHON = re.compile(r"\s*(?:\w+=\S*\s+)*(?:\S*/)?python[\d.]*(?:\s+-u)?(?:\s+-(?=\s|$)[^|;&]*)?\s*$")
+_REDIRECTED = re.compile(r">\s*([^\s;|&<>]+)")
 Content = Written | DataDoc
 
 
@@ -65,10 +66,8 @@ class WrittenFiles:
         pipe = pipe_at(invocation.node, self.shell, invocation.scope)
         if pipe == []:
             return []
-        if pipe is None:
-            for word in invocation.words[1:]:
-                if word.text:
-                    self.states.pop(posixpath.normpath(word.text), None)
+        if pipe is None or invocation.conditions:  # a test decides what it writes
+            self._lose(invocation)
             return []
         scope, env = invocation.scope, invocation.env
         at = invocation.words[0].location.span.start
@@ -84,6 +83,14 @@ class WrittenFiles:
             if config is not None:
                 found.append(config)
         return found
+
+    def _lose(self, invocation: Invocation) -> None:
+        """Know nothing more of the files that a command names."""
+        around = invocation.node.parent or invocation.node
+        redirected = _REDIRECTED.findall(self.shell.raw(around)) if around.type == "redirected_statement" else []
+        for name in (*(word.text for word in invocation.words[1:]), *(text.strip("\"'") for text in redirected)):
+            if name:
+                self.states[posixpath.normpath(name)] = State(None, 0)
 
     def _moved(self, pipe: list[Command], scope: Scope) -> dict[str, State]:
         files = [word for option, word in operands(pipe[-1]) if not option]

@@ -10,6 +10,8 @@ from dslint.model.launch.ncclnames import is_nccl
 
 # There is a command; one of which somebody says that it runs on several nodes, or on a number that nobody can read.
 COMMAND, NODES = "command", "nodes"
+# The text is not that of one script: a recipe of make or just, a notebook, a list of words.
+REWRITTEN = "rewritten"
 # A variable of a family of names: of NCCL, also where its prefix is misspelt.
 NCCL, PYTORCH, XTUNER = "NCCL_*", "PYTORCH_*", "XTUNER_*"
 
@@ -18,9 +20,9 @@ def traits(doc: LaunchDoc) -> set[str]:
     """The traits of all commands of a document and of those that it calls.
 
     Launchers (also the one around another), options of both with ``_`` (``--nproc_per_node``), variables that the file
-    sets, their families, ``COMMAND`` and ``NODES``.
+    sets, their families, ``COMMAND`` and ``NODES``; ``REWRITTEN`` of the document itself.
     """
-    found: set[str] = set()
+    found: set[str] = {REWRITTEN} if doc.is_rewritten else set()
     names: set[str] = set()
     for command in (*doc.commands, *doc.called) if doc.called else doc.commands:
         found.update((COMMAND, command.launcher, command.outer))

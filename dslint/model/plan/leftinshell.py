@@ -10,12 +10,19 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.environment import is_for_every_process, kept
 from dslint.model.workspace import Workspace
 
+# What these launchers put into the environment of each process, whatever the shell holds (torch/distributed/elastic,
+# deepspeed/launcher/launch.py).
+_GIVEN = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+_GIVING = frozenset({"torchrun", "deepspeed", "accelerate"})
+
 
 def left_in_shell(command: LaunchCommand, reads: Set[str], workspace: Workspace) -> Iterator[tuple[str, Location]]:
     """The names that the script reads and the file neither exports nor uses itself, with the places of their values."""
     if command.in_docs or not reads:
         return
-    wanted = [(name, place) for name, place in kept(command) if name in reads and not is_for_every_process(name)]
+    given = _GIVEN if command.launcher in _GIVING else frozenset()
+    asked = reads - given
+    wanted = [(name, place) for name, place in kept(command) if name in asked and not is_for_every_process(name)]
     source = workspace.read(command.location.path) if wanted else None
     for name, place in wanted:
         used = re.compile(

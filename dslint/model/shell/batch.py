@@ -39,7 +39,8 @@ class EarlyRank:
 
     ``variable`` is the one of Slurm, ``use`` where it ends up (``--node_rank``, ``RANK``). ``span`` is the expansion
     to change, ``srun`` the command that runs what it stands in, ``via`` an assignment in between. ``escapes``: a
-    ``\\`` before the ``$`` hands the variable on to the shell that ``srun`` starts.
+    ``\\`` before the ``$`` hands the variable on to the shell that ``srun`` starts. ``is_exported``: the processes find
+    it in their environment.
     """
 
     variable: str
@@ -48,6 +49,7 @@ class EarlyRank:
     srun: Span
     via: Span | None
     escapes: bool
+    is_exported: bool = False
 
 
 def directives(shell: ShellDoc) -> tuple[Directive, ...]:
@@ -73,6 +75,13 @@ def directives(shell: ShellDoc) -> tuple[Directive, ...]:
             span = Span(comment.start, comment.start + len(body))
             found.append(Directive(span, body, comment.start < end))
     return tuple(found)
+
+
+# ``srun python train.py``: no launcher gives the processes ranks of their own. Several tasks are asked for.
+_SCRIPT_ALONE = re.compile(
+    r"\A(?!.*(?:torchrun|torch\.distributed|deepspeed|accelerate|\.sh\b|--export)).*\bpython[\d.]*\s", re.DOTALL
+)
+_SEVERAL = re.compile(r"(?:--ntasks(?:-per-node)?[= ]|--nodes[= ]|\s-[nN][ ]?)(?:[2-9]|\d{2,})")
 
 
 def early_ranks(shell: ShellDoc) -> Iterator[EarlyRank]:
@@ -101,7 +110,8 @@ def _keep(node: Node, shell: ShellDoc, kept: dict[str, tuple[EarlyRank, bool]]) 
         use = _use(shell, span.start, shell.span(node).start)
         if variable in OF_TASK and (use or (_RANK_NAME.fullmatch(name) and _is_all(expansion, value))):
             own = use not in ("", name)
-            kept[name] = (EarlyRank(variable, use or name, span, span, shell.span(node), own), own)
+            exported = node.parent is not None and shell.raw(node.parent).startswith("export")
+            kept[name] = (EarlyRank(variable, use or name, span, span, shell.span(node), own, exported), own)
         elif use and variable in kept and not kept[variable][1]:
             first = kept[variable][0]
             kept[name] = (EarlyRank(first.variable, use, span, span, first.via, False), True)
@@ -129,6 +139,11 @@ def _in_srun(node: Node, shell: ShellDoc, kept: dict[str, tuple[EarlyRank, bool]
                 yield EarlyRank(early.variable, early.use, early.span, srun, _other(early), has_shell and early.escapes)
             elif use:
                 yield EarlyRank(early.variable, use, span, srun, early.via, False)
+    if not has_shell and _SCRIPT_ALONE.search(text) and _SEVERAL.search(shell.text):
+        for name in ("RANK", "LOCAL_RANK"):
+            found = kept.get(name)
+            if found is not None and found[0].is_exported and name not in text:
+                yield EarlyRank(found[0].variable, name, found[0].span, srun, None, False, True)
 
 
 def _other(early: EarlyRank) -> Span | None:

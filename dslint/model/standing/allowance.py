@@ -16,17 +16,23 @@ from dslint.model.versions.required import required_by
 
 # Distributions that install the same release of another one.
 _WITH = {"pytorch_lightning": "lightning"}
+# Many packages that nobody follows hold these below a release.
+HELD_BACK = {"numpy": "<2"}
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``releases`` may be installed, oldest first; a fresh install takes ``fresh`` of them. None: nobody knows."""
+    """``releases`` may be installed, oldest first; a fresh install takes ``fresh`` of them. None: nobody knows.
+
+    ``held_back`` is the release that a fresh install takes where what nobody follows excludes newer ones.
+    """
 
     library: str
     releases: tuple[str, ...]
     fresh: str
     known: tuple[str, ...]
     allowed: AllowedReleases
+    held_back: str = ""
 
     @property
     def is_stated(self) -> bool:
@@ -53,7 +59,9 @@ def allowance(library: str, context: Context) -> Allowance:
         allowed = other if other.state in (STATED, UNKNOWN) else allowed
     known = existing(library)
     releases = () if allowed.state == UNKNOWN else _beside_pins(allowed, _fitting(allowed), context.allowed)
-    return Allowance(library, releases, _fresh(allowed, releases, context.allowed), known, allowed)
+    fresh = _fresh(allowed, releases, context.allowed)
+    older = [r for r in releases if library in HELD_BACK and contains(HELD_BACK[library], r)]
+    return Allowance(library, releases, fresh, known, allowed, older[-1] if older else "")
 
 
 def _beside_pins(allowed: AllowedReleases, releases: tuple[str, ...], every: Allowed) -> tuple[str, ...]:

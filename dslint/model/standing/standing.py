@@ -44,6 +44,8 @@ def stand(allowance: Allowance, fails: Callable[[str], bool | None], runs: Calla
     fresh = allowance.fresh
     if not allowance.is_bounded and not (fresh in allowance.releases and fails(fresh) and runs(fresh)):
         return None
+    if not allowance.is_stated and allowance.held_back and not fails(allowance.held_back):
+        return None
     failing = [release for release in allowance.releases if fails(release)]
     if not failing:
         return None

@@ -75,7 +75,12 @@ class Classes:
         row = self._pick(self._class(module, name).get("k", []), bit)
         if row is not None:
             return None if row[1] == "?" else read_signature(row)
-        found = self.method(module, name, "__init__", bit, depth)
+        own = self._class(module, name).get("s", {})
+        if not depth and self._pick(own.get("__new__", []), bit) and not self._pick(own.get("__init__", []), bit):
+            # `Accuracy(task=...)` of torchmetrics: Python calls `__new__` first, with the same arguments.
+            found = self.method(module, name, "__new__", bit)
+        else:
+            found = self.method(module, name, "__init__", bit, depth)
         # A metaclass may take a call otherwise than the constructor does.
         if found is not None and not depth and self._opened(module, name, bit, 0):
             return replace(found, certain=False)

@@ -29,24 +29,24 @@ class Requirements:
     """A folder whose files name a library that is followed.
 
     ``allowed`` are the answers for scripts in the folder, which the folders above and the user have a say in;
-    ``workflows`` install for a test of the project, and bound nothing where another file speaks.
+    ``commands`` are workflows and install scripts, which bound nothing where another file speaks.
     """
 
     folder: str
     allowed: Allowed
     files: tuple[StatedFile, ...]
-    workflows: tuple[StatedFile, ...] = ()
+    commands: tuple[StatedFile, ...] = ()
 
 
 Stated = Iterable[tuple[SourceFile, list[tuple[SourceFile, Statement]]]]
 
 
-def requirements_in(folder: str, files: Stated, workflows: Stated, allowed: Allowed) -> Requirements | None:
+def requirements_in(folder: str, files: Stated, commands: Stated, allowed: Allowed) -> Requirements | None:
     """The document of a folder; ``None`` where its files name no library that is followed."""
-    stated, tests = (
+    stated, others = (
         tuple(StatedFile(source, bounds_by_library(statements)) for source, statements in read)
-        for read in (files, workflows)
+        for read in (files, commands)
     )
-    if not any(name in file.bounds for file in (*stated, *tests) for name in FOLLOWED):
+    if not any(name in file.bounds for file in (*stated, *others) for name in FOLLOWED):
         return None
-    return Requirements(folder, allowed, stated, tests)
+    return Requirements(folder, allowed, stated, others)

@@ -28,6 +28,8 @@ _STAGE = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)", re.M | re.I)
 _JOBS = re.compile(r"^jobs:[^\n]*$", re.M)
 _JOB = re.compile(r"^(?P<indent>[ ]+)[\w-]+:[ \t]*(?:#[^\n]*)?$", re.M)
 _PYTHON = re.compile(r"python-version[\"']?[ \t]*:[ \t]*[\"']?(3\.\d+)(?:\.\d+)?[\"']?[ \t]*$", re.M)
+# What of a script runs once, and always.
+_CHOOSES = re.compile(r"^\s*(?:if|case|for|while|function)\b|\(\)\s*\{|&&|\|\|", re.M)
 # Who else installs, or decides what runs: nobody follows these.
 _OPAQUE = re.compile(
     r"\b(?:poetry|pdm|uv(?![ \t]+pip\b)|pixi|pipenv|conda|mamba|micromamba|hatch|rye|tox|nox)\b[^\n;&|]*"
@@ -63,7 +65,15 @@ class Course(NamedTuple):
 def courses(file: StatedFile, files: Sequence[StatedFile], python: str) -> Iterator[Course]:
     """The environments of one file whose commands are all understood, with more than one command."""
     text, name = file.source.text, file.name
-    parts = _stages(text) if "dockerfile" in name else _jobs(text) if name.endswith((".yml", ".yaml")) else ()
+    parts = (
+        _stages(text)
+        if "dockerfile" in name
+        else _jobs(text)
+        if name.endswith((".yml", ".yaml"))
+        else [(0, len(text), "")]
+        if name.endswith(".sh") and not _CHOOSES.search(text)
+        else []
+    )
     statements = list(installs(file.source)) if parts else []
     for start, end, image in parts:
         if _OPAQUE.search(text, start, end):

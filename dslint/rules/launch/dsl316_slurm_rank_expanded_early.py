@@ -74,6 +74,16 @@ EXAMPLES = (
         "job.sbatch:4 error",
     ),
     bad(
+        "exported for a script that no launcher starts",
+        {"job.sbatch": _HEAD + "export RANK=$SLURM_PROCID\nsrun python train.py\n", **_SCRIPT},
+        "job.sbatch:4 warning",
+    ),
+    good(
+        "a launcher gives each process its own",
+        {"job.sbatch": _HEAD + "export RANK=$SLURM_PROCID\nsrun torchrun --nnodes 2 --nproc_per_node 8"
+         " --rdzv_backend c10d --rdzv_endpoint $HOST0:29500 train.py\n", **_SCRIPT},
+    ),
+    bad(
         "on one node it works until somebody adds a second",
         {"job.sbatch": (_QUOTED % "$SLURM_PROCID").replace("nodes=2", "nodes=1"), **_SCRIPT},
         "job.sbatch:4 warning",
@@ -114,7 +124,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if early.span in done:
             continue
         done.add(early.span)
-        alone = _nodes(doc, early) == "1"
+        alone = _nodes(doc, early) == "1" and not early.is_exported
         effect = f"all nodes get {early.use} 0"
         related = [doc.source.location(_first_line(doc, early.srun), "srun starts the tasks here")]
         if early.via is not None:
@@ -128,7 +138,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             else f"Let the tasks expand it: `srun bash -c '... ${early.variable} ...'`",
             related=tuple(related),
             fix=_fix(doc, early),
-            severity=Severity.WARNING if doc.in_docs or alone else Severity.ERROR,
+            severity=Severity.WARNING if doc.in_docs or alone or early.is_exported else Severity.ERROR,
             facts={"variable": early.variable, "use": early.use},
         )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dslint.core.assumptions import assumed
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.devices import number
@@ -75,5 +76,6 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             hint="Add `--hostfile FILE` with a line `host slots=8` for each node; `/job/hostfile` is read by default",
             related=places(command, "--num_nodes")[1:],
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,
+            assumptions=(assumed("files-are-here", "/job/hostfile"),),
             facts={"nodes": nodes},
         )

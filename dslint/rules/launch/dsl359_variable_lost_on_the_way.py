@@ -54,9 +54,14 @@ EXAMPLES = (
     ),
     bad("the other host of Open MPI", {"run.sh": f"{_SET}{_MPI % ''}", **_SCRIPT}, "run.sh:1 warning"),
     bad("tasks of Slurm without it", {"run.sh": f"{_SET}srun --export=NONE {_RUN}", **_SCRIPT}, "run.sh:1 warning"),
-    bad("a list of names without ALL", {
-        "run.sh": f"{_SET}export SEED=1\nsrun --export=SEED bash -c '{_RUN.strip()}'\n", **_SCRIPT,
-    }, "run.sh:1 warning"),
+    bad(
+        "a list of names without ALL",
+        {
+            "run.sh": f"{_SET}export SEED=1\nsrun --export=SEED bash -c '{_RUN.strip()}'\n",
+            **_SCRIPT,
+        },
+        "run.sh:1 warning",
+    ),
     good("all variables and one more", {"run.sh": f"{_SET}srun --export=ALL,SEED=1 {_RUN}", **_SCRIPT}),
     good("named for the tasks", {"run.sh": f"{_SET}srun --export=NCCL_SOCKET_IFNAME {_RUN}", **_SCRIPT}),
     good("handed on by Open MPI", {"run.sh": f"{_SET}{_MPI % '-x NCCL_SOCKET_IFNAME'}", **_SCRIPT}),

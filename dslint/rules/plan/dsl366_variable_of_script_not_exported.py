@@ -53,6 +53,7 @@ import torch.distributed as dist
 rank = int(os.environ.get("NODE_RANK", "0")) * 8 + int(os.environ["LOCAL_RANK"])
 run = os.environ["WANDB_PROJECT"]
 """
+_OF_THE_JOB = "import os\n\nimport torch\n\nworld_size = int(os.getenv('WORLD_SIZE', '1'))\nrank = os.getenv('RANK')\n"
 _GPUS = "GPUS=8\nNPROC_PER_NODE=$GPUS\n"
 
 EXAMPLES = (
@@ -73,6 +74,13 @@ EXAMPLES = (
         "run.sh": "NODE_RANK=1\ntorchrun --nnodes 2 --node_rank $NODE_RANK --master_addr a train.py\n",
         "train.py": _TRAIN,
     }),
+    good("the launcher gives it to each process", {
+        "run.sh": "WORLD_SIZE=16\nRANK=0\ndeepspeed --num_gpus 8 train.py\n", "train.py": _OF_THE_JOB,
+        "ddp.sh": "WORLD_SIZE=16\npython -m torch.distributed.launch --nproc_per_node 8 train.py\n",
+        "acc.sh": "WORLD_SIZE=16\naccelerate launch --multi_gpu --num_processes 8 train.py\n",
+    }),
+    bad("no launcher gives it", {"run.sh": "WORLD_SIZE=16\npython train.py\n", "train.py": _OF_THE_JOB},
+        "run.sh:1 warning"),
     good("another script", {"run.sh": _GPUS + "python other.py\n", "other.py": "print()\n", "cli.py": _CLI}),
 )  # fmt: skip
 

@@ -99,6 +99,8 @@ _BOTH = _RESIZE.replace(
     "        layer.weight.data[-added:] = 0\n",
 ).replace("    %s\n", "    print(added)\n")
 
+_QUANTIZED = _RESIZE.replace('LM.from_pretrained("gpt2")', 'LM.from_pretrained("gpt2", quantization_config=%s)')
+
 _INIT = """\
 import deepspeed
 import torch
@@ -219,6 +221,8 @@ EXAMPLES = (
         },
         at="train.py:12 warning",
     ),
+    bad("no quantization", {"train.py": _QUANTIZED % (3, "print(added)", "None")}, at="train.py:13 error"),
+    good("a quantization", {"train.py": _QUANTIZED % (3, "print(added)", "{'load_in_4bit': True}")}),
     bad(
         "the embeddings, one after the other",
         {"train.py": _BOTH % 3},

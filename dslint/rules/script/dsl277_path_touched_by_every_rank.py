@@ -124,7 +124,43 @@ def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[str]:
     return frozenset(event.api for event in others if not is_stated(event, "download", False))
 
 
+_PPO = """\
+from trl import AutoModelForCausalLMWithValueHead, PPOConfig, PPOTrainer
+
+
+def train(dataset, tokenizer, reward):
+    model = AutoModelForCausalLMWithValueHead.from_pretrained("gpt2")
+    trainer = PPOTrainer(PPOConfig(), model, None, tokenizer, dataset)
+    for step, batch in enumerate(trainer.dataloader):
+        answers = trainer.generate(batch["query"])
+        trainer.step(batch["query"], answers, reward(answers))
+        %strainer.save_pretrained(f"out/step_{step}")
+"""
+_RESUMED = """\
+import os
+
+import torch
+from accelerate import Accelerator
+
+
+def train(model, optimizer, loader, folder):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    step = int(sorted(os.listdir(folder))[-1].split("-")[1])
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        %storch.save(accelerator.unwrap_model(model).state_dict(), f"{folder}/checkpoint-{step}/model.bin")
+"""
+
 EXAMPLES = (
+    bad("a trainer of trl", {"ppo.py": _PPO % "", "requirements.txt": "trl==0.8.6\n"}, "ppo.py:10"),
+    good("a trainer of trl, on the main process", {
+        "ppo.py": _PPO % "if trainer.accelerator.is_main_process:\n            ", "requirements.txt": "trl==0.8.6\n"}),
+    bad("a number that the names in the folder say", {"train.py": _RESUMED % ""}, "train.py:16"),
+    good("the same on one rank", {"train.py": _RESUMED % "if accelerator.is_main_process:\n            "}),
     bad("old checkpoints that every rank finds in the folder",
         {"keeper.py": PRUNED % ("", ""), "train.py": KEPT % BOTH}, ("keeper.py:16", "keeper.py:22")),
     good("one rank removes them", {"keeper.py": PRUNED % ("", ""), "train.py": KEPT % MAIN_ONLY}),

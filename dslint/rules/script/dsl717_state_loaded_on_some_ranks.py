@@ -1,6 +1,6 @@
 """Only some ranks restore the state with which they train, and nothing sends it to the others.
 
-**What.** On resuming, `optimizer.load_state_dict(...)` (or that of a learning-rate schedule) stands under a test of the
+**What.** On resuming, `optimizer.load_state_dict(...)` (or that of a learning-rate schedule) is under a test of the
 rank, or where only rank 0 has found a checkpoint. No broadcast of that state follows.
 
 **Why it hurts.** Data-parallel replicas stay equal since each makes the same step: from the same gradients, with the

@@ -6,8 +6,8 @@ the start, and a test of each rank's own batch decides in `forward` whether the 
 
 **Why it hurts.** In training every such layer gathers its statistics from all ranks in the *forward* pass. A rank that
 skips the part is in its backward pass already while the others wait in the layer: `Detected mismatch between
-collectives on ranks`, or all stand still with busy GPUs. `find_unused_parameters=True` does not help, since it is about
-gradients only.
+collectives on ranks`, or all of them wait with busy GPUs. `find_unused_parameters=True` does not help, since it is
+about gradients only.
 
 **Fix.** Run the part on every rank, on zeros where there is nothing; or leave its batch normalisation as it is
 (plain, or `GroupNorm`): without a collective in the forward pass `find_unused_parameters=True` suffices.

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.standing.allowance import HELD_BACK
 from dslint.model.standing.presence import first_missing
 from dslint.model.surface import surface
 from dslint.model.versions.allowed import Bound
@@ -111,12 +112,12 @@ def check(doc: Requirements, context: Context) -> Iterator[Finding]:
         if _are_beside(doc, failure, found):
             yield _finding(doc, failure, found.pins, None)
     for failure in failures(found.fresh):
-        if failure.why and failure.lacking in found.implied:
+        if (failure.why and failure.lacking in found.implied) or (failure.lacking in HELD_BACK and not failure.why):
             continue  # what nobody follows may hold the other one back
         if failure.library not in told and failure.library not in found.implied and _are_beside(doc, failure, found):
             told.add(failure.library)
             yield _finding(doc, failure, found.fresh, Severity.WARNING)
-    for file in (*doc.files, *doc.workflows):
+    for file in (*doc.files, *doc.commands):
         yield from (each for failure, each in _after_commands(doc, file) if failure.library not in told)
 
 
