@@ -56,17 +56,17 @@ def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, 
 
 
 def goes_on(m: Machine, frame: Frame) -> bool:
-    """Let the own code of a frame near the entry go on, once, and return whether it does."""
+    """Let the own code of a frame near the entry of a script go on, once, and return whether it does."""
     while frame.is_comprehension and frame.parent is not None:
         frame = frame.parent
     node = frame.function.node if frame.function is not None else frame.module.tree
-    often = m.program.costly.get(id(node), 0)
-    if frame.goes_on or often or m.program.focus is not None or frame.depth > _NEAR:
+    gone_on = m.program.gone_on
+    if gone_on is None or frame.goes_on or id(node) in gone_on or frame.depth > _NEAR:
         return False
     if frame.function is not None and not m.program.relevance(m).of(node, frame.module):
         return False
     frame.goes_on = True
-    m.program.costly[id(node)] = 1
+    gone_on.add(id(node))
     m.limit = m.steps + min(_A_LINE * _lines(node), _MOST)
     return True
 

@@ -84,8 +84,9 @@ class Analysis:
         m.store.set((m.frame.id, "__name__"), const("__main__"))
         from dslint.python.statements import execute
 
-        m.limit = self.program.effort.script
+        m.limit, self.program.gone_on = self.program.effort.script, set() if self.program.focus is None else None
         guarded(m, module.tree, lambda: execute(m, module.tree.body))
+        self.program.gone_on = None
         if m.keeps_configs:
             lose_names(m)
             configdicts.end_of_module(m)

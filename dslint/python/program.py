@@ -49,6 +49,8 @@ class Program:
         self.noted = Noted()
         # How often calls of a function took too many steps (`budgets.py`), and what may happen where (`relevance.py`).
         self.costly: dict[int, int] = {}
+        # The functions that have gone on beyond their budget, while what is started runs.
+        self.gone_on: set[int] | None = None
         self._relevance: Relevance | None = None
         self._unindexed: list[Module] = []
         self._seen: set[str] = set()
@@ -244,6 +246,7 @@ class Program:
 
         path = module.absolute
         saved = (m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided)
+        gone_on, self.gone_on = self.gone_on, None
         apart = (self.noted, self.costly, self._recording, m.new, m.reached, m.lost, m.generators, m.forwarding)
         self.noted, self.costly, m.reached, m.lost, m.generators = Noted(), {}, set(), {}, {}
         m.forwarding = frozenset()
@@ -268,6 +271,7 @@ class Program:
             self.noted, self.costly, self._recording, m.new, m.reached, m.lost, m.generators, m.forwarding = apart
         m.store.settle(mark)
         m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided = saved
+        self.gone_on = gone_on
         self._note(m, noted)
         known = self.shared.runs.setdefault(path, [])
         if run is not None and path != self.main and not self._records(m) and is_kept(known):
