@@ -88,6 +88,14 @@ def test_markers_are_evaluated_with_the_python_of_the_project(allowed):
     assert found.of("torch").releases == ("2.0.1",)
 
 
+@pytest.mark.parametrize("options", ["--pre", "--index-url https://download.pytorch.org/whl/nightly/cu130"])
+def test_pre_releases_and_nightly_builds_are_unknown(allowed, options):
+    found = allowed({"README.md": f"```\npip install torch 'vllm>=0.6' {options}\npip install accelerate\n```\n"})
+    assert (found.of("torch").state, found.of("torch").fresh) == ("unknown", None)
+    assert found.of("torch").reason == "a pre-release or a nightly build is installed"
+    assert found.of("vllm").state == found.of("accelerate").state == "stated"
+
+
 def test_a_fresh_install_takes_what_the_python_can_have(allowed):
     found = allowed({"Dockerfile": "FROM python:3.8-slim\nRUN pip install transformers\n"}).of("transformers")
     assert found.python.origin is not None

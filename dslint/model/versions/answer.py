@@ -19,6 +19,14 @@ class Answer(NamedTuple):
     first: tuple[str, ...]
 
 
+# Where releases come from that nobody lists, and what is said of them.
+_ELSEWHERE = {
+    "commit": "a commit of its repository or of a copy is installed",
+    "folder": "a local copy is installed",
+    "preview": "a pre-release or a nightly build is installed",
+}
+
+
 class Key(NamedTuple):
     """What of a bound decides which releases it allows."""
 
@@ -50,9 +58,8 @@ def _unknown(library: str, usual: tuple[str, ...], ways: list[tuple[tuple[str, s
     """Why nobody can tell the releases; empty where they can be told."""
     if ways and not usual:
         return f"the releases of {library} are not followed"
-    elsewhere = next((taken for way in ways for _, taken in way if taken in ("commit", "folder")), "")
-    reasons = {"commit": "a commit of its repository or of a copy is installed", "folder": "a local copy is installed"}
-    return reasons.get(elsewhere, "")
+    elsewhere = next((taken for way in ways for _, taken in way if taken in _ELSEWHERE), "")
+    return _ELSEWHERE.get(elsewhere, "")
 
 
 def _joined(

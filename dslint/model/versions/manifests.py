@@ -226,6 +226,7 @@ _INSTALL = re.compile(
     r"\b(?:pip3?|uv|conda|mamba|pixi|poetry|pdm)\s+(?:-\S+\s+)*(?:pip\s+)?(?:install|add|sync)\b", re.I
 )
 _PIP = re.compile(r"pip|uv", re.I)
+_PREVIEW = re.compile(r"[ \t]--pre\b|[ \t]--prerelease[= ]allow|/whl/(?:nightly|test)\b")
 _COMMAND = re.compile(r"(?:\\\r?\n|[^\n;&|])*")
 _WORD = re.compile(r"(?:[^\s\"'`\\]|\"[^\"\n]*\"|'[^'\n]*')+")
 # ``ARG NAME=value`` and ``ENV NAME value`` of a Dockerfile, assignments of a shell.
@@ -252,6 +253,7 @@ def installs(source: SourceFile) -> Iterator[Statement]:
         # What one command installs, pip and uv resolve at once.
         is_joint = _PIP.match(install[0]) and command and "--no-dep" not in command[0]
         group = f"command {install.start()}" if is_joint else ""
+        preview = "preview" if command and _PREVIEW.search(command[0]) else ""
         for word in _WORD.finditer(text, install.end(), command.end() if command else install.end()):
             plain = word[0].replace('"', "").replace("'", "").rstrip(".,:)")
             if "$" in plain:
@@ -259,7 +261,8 @@ def installs(source: SourceFile) -> Iterator[Statement]:
                 plain = _filled(plain, variables)
             found = requirement(plain, word.start()) if "$" not in plain else None
             if found:
-                yield replace(found, span=_without_quotes(text, word), group=group)
+                origin = found.taken_from or ("" if found.specifier else preview)
+                yield replace(found, span=_without_quotes(text, word), group=group, taken_from=origin)
     yield from created(source)
 
 

@@ -50,7 +50,8 @@ class Statement:
 
     ``name`` is that of the distribution, or ``python``; ``marker`` the text of the environment marker. ``taken_from``
     says where a release without a number comes from: ``git`` (the head of the library's own repository), ``commit``
-    (some state of it, or of a copy), ``folder`` (one of this machine); empty for an index. ``group`` names what is
+    (some state of it, or of a copy), ``folder`` (one of this machine), ``preview`` (pre-releases, nightly builds);
+    empty for an index. ``group`` names what is
     installed together with the certain ones when it is asked for (``extra train``, ``group dev``), or the one command
     that installs it (``command 120``).
     """
