@@ -253,6 +253,8 @@ def _place(
         varies = m.shape(subject) if subject is not None else varies
     elif row.shape and row.extra.get("shape_without") not in bound.given:
         shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape not in (DATA, RANK) else 0
+        # As many as the data say: what else is known or unknown of the form of the data makes no difference.
+        shape &= ~LOST if row.shape == DATA and varies & DIVERGENT else shape
     for name in row.extra.get("cuts", ()):
         shape |= m.varies(bound.given[name]) if name in bound.given else 0
     shape |= widths.joined(m, bound.given.get(row.extra.get("joins", "")))

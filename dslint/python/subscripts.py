@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import containers, dictionaries, ranknames, shares, widths
+from dslint.python import containers, dictionaries, ragged, ranknames, shares, widths
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
 from dslint.python.heap import ITEMS, LENGTH
@@ -194,7 +194,8 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         return Value(text, m.varies(base) | bits, bits, base.made_by, (id(node), m.frame.id, m.turn), m.origin(base))
     keeps = cls if cls in ("torch.Tensor", "numpy.ndarray") else ""
     part = m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=wide)
-    if keeps and widths.is_cut(m, parts[0], parts[1], node):
+    # Of as many rows as the data say, fewer than a limit may be left: `mask.nonzero()[:limit]`.
+    if keeps and widths.is_cut(m, parts[0], parts[1], node) and ragged.of(m, base) is None:
         part = widths.cut(m, part, node)
     if bits & RANKED:
         m.store.set((part.single, LENGTH), containers.length_of(m, node, bits | m.shape(base)))

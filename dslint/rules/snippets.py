@@ -8,7 +8,7 @@ from transformers import HfArgumentParser, Trainer, TrainingArguments
 
 parser = HfArgumentParser(TrainingArguments)
 (training_args,) = parser.parse_args_into_dataclasses()
-trainer = Trainer(model=None, args=training_args)
+trainer = Trainer(model=None, args=training_args, eval_dataset=[{}])
 trainer.train()
 """
 
@@ -68,7 +68,7 @@ def train(model, data, tokenizer):
         evaluation_strategy="steps",
         bf16=True,
     )
-    Trainer(model=model, args=args, train_dataset=data, tokenizer=tokenizer).train()
+    Trainer(model=model, args=args, train_dataset=data, eval_dataset=data, tokenizer=tokenizer).train()
 """
 
 # A loop with an engine in one arm and plain torch in the other.

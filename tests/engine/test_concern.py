@@ -112,7 +112,7 @@ def doc_of(text: str) -> LaunchDoc:
             "torchrun --nproc_per_node 8 train.py \\\n  --lr 1e-5 \\\n  --bf16 True\n",
             ["DSL305", "DSL308", "DSL369", "DSL386"],
         ),
-        ("bash scripts/train.sh\nls -l\n", []),
+        ("bash scripts/train.sh\nls -l\n", ["DSL300"]),
     ],
 )
 def test_most_rules_are_not_called_for_a_plain_command(text: str, codes: list[str]) -> None:

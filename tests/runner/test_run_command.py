@@ -392,7 +392,8 @@ def test_tasks_of_a_stand_in_for_srun(project: Path) -> None:
         ' SLURM_NTASKS=$n SLURM_NNODES=1 "$@" &\ndone\nwait\n'
     )
     srun.chmod(0o755)
-    (project / "train.py").write_text("print('trained')\n")
+    # One write per task: the lines of three processes may be mixed otherwise (PYTHONUNBUFFERED writes them in parts).
+    (project / "train.py").write_text("import os\n\nos.write(1, b'trained\\n')\n")
     done = subprocess.run(
         ["srun", "-n", "3", *DSLINT, "run", "--", "python", "train.py"], capture_output=True, timeout=90
     )

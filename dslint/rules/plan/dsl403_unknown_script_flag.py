@@ -82,6 +82,7 @@ class TrainingArguments(TrainingArguments):
 
 
 parser ="""
+_READ = "print(training_args.use_lora)\n"
 
 _MERGES = (
     "import dataclasses\nimport sys\n\nfrom transformers import HfArgumentParser, TrainingArguments\n\n\n"
@@ -159,7 +160,7 @@ EXAMPLES = (
     }),
     good("a class with the name of the one that it extends", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
-        "train.py": TRAINER.replace("\nparser =", _OWN),
+        "train.py": TRAINER.replace("\nparser =", _OWN) + _READ,
     }),
     good("the project carries its own copy of transformers, with a field more", {
         "run.sh": "torchrun --nproc_per_node 2 examples/train.py --output_dir out --cls_dropout 0.1\n",
@@ -210,7 +211,7 @@ EXAMPLES = (
     good("an imported name that refers to a class of the file further down", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
         "train.py": TRAINER.replace("\nparser =", _OWN.replace("class Training", "class My").replace(
-            "\n\nparser", "\n\nTrainingArguments = MyArguments\nparser")),
+            "\n\nparser", "\n\nTrainingArguments = MyArguments\nparser")) + _READ,
     }),
     good("a placeholder of several words", {
         "README.md": '```bash\nOUT="path to save"\ntorchrun --nproc_per_node 2 train.py --model $OUT\n```\n',

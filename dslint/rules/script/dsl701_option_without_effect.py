@@ -11,7 +11,7 @@ logged: the job of many GPUs trains with another number, and a sweep over the op
 
 **When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
 read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; no
-command passes the option; many such options, which says that they are read in another way.
+command passes the option; many such options, or all of them, which says that they are read in another way.
 
 **Evidence.** Python's `argparse`: what nobody reads changes nothing.
 """
@@ -70,7 +70,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if line is None or not line.parses or line.own_words or not _stays_here(run, found.event, modules):
             continue
         unread = [(o, places) for o in _options(line) if (places := _passed(run, o)) and not _is_read(o, modules)]
-        if not unread or len(unread) > _MOST:
+        if not unread or len(unread) > _MOST or not _reads_some(line, modules):
             continue
         others = _imported_texts(run, modules)
         for option, places in unread:
@@ -78,6 +78,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 run, option
             ):
                 yield _finding(run, option, places, modules)
+
+
+def _reads_some(line: CommandLine, modules: list[Module]) -> bool:
+    """Return whether the run reads some option: a script that reads none is part of something else."""
+    return any(_is_read(option, modules) for option in _options(line))
 
 
 def _options(line: CommandLine) -> Iterator[Option]:
