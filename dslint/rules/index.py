@@ -2611,6 +2611,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\.(?:sh|bash|slurm|sbatch)\\b/",),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         ignores_context=True,
     ),
     RuleInfo(
@@ -6391,6 +6392,7 @@ RULES: tuple[RuleInfo, ...] = (
             "add_argument",
             "type['\\\"]?\\s*\\]?\\s*[=:]\\s*(?:\\w+\\.)*int\\b",
             "torch|deepspeed|accelerat|transformers|lightning",
+            "\\.\\d|\\de-\\d",
         ),
         fix="none",
         since="0.1.0",

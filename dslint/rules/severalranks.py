@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from itertools import pairwise, product
 
@@ -11,6 +12,7 @@ from dslint.python.lanes import Worlds
 from dslint.python.values import Value
 from dslint.python.varies import DIVERGENT, LOST, RANKED, UNSURE
 from dslint.rules.everyrank import Arrival, arrivals, is_common, keeps_away
+from dslint.rules.parted import asked
 from dslint.rules.runs import RunQuery
 
 _MOST_TESTS = 4
@@ -38,8 +40,15 @@ def _parting(run: RunQuery, event: Event, around: tuple[Node, ...]) -> Alt | Non
     own = [node for node in around if isinstance(node, Alt) and not is_common(node)]
     if len(own) != 1 or own[0].varies & (DIVERGENT | LOST | UNSURE) & ~RANKED:
         return None
+    within = around[around.index(own[0]) + 1 :]
+    if any(isinstance(node, Alt) and _names(node) & _names(own[0]) for node in within):
+        return None  # `if several and rank == 0: ... elif not several:`
     holds = _is_passed(own[0], sides.get(id(own[0])))
     return own[0] if holds is not None and _are_several(run.machine.worlds, own[0].test, holds) else None
+
+
+def _names(test: Alt) -> set[str]:
+    return {node.id for node in ast.walk(asked(test)) if isinstance(node, ast.Name)}
 
 
 def _is_passed(test: Alt, side: Seq | None) -> bool | None:

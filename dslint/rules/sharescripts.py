@@ -1,4 +1,4 @@
-"""Scripts of examples that deal out data sets by samplers, classes and cuts of their own."""
+"""Scripts of examples that deal out data sets by samplers, classes and cuts, and that form groups by local ranks."""
 
 from __future__ import annotations
 
@@ -88,4 +88,47 @@ def main(net, optimizer, rows):
 
 
 main(make_net(), make_optimizer(), torch.load("rows.pt"))
+"""
+GROUP_HEAD = "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
+LOCAL_GROUP = (
+    GROUP_HEAD
+    + """\
+local_rank = int(os.environ["LOCAL_RANK"])
+world_size = int(os.environ.get("WORLD_SIZE", 1))
+torch.cuda.set_device(local_rank)
+dist.init_process_group("nccl", rank=%s, world_size=%s)
+"""
+)
+PARSED_GROUP = """\
+import argparse
+import os
+
+import torch.distributed as dist
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=-1)
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+%s
+    args.world_size = int(os.environ["WORLD_SIZE"])
+    if args.local_rank != -1:
+        dist.init_process_group(backend="nccl", rank=args.local_rank, world_size=args.world_size)
+
+
+main()
+"""
+
+LOCAL_SAMPLER = """\
+import os
+from torch.utils.data import DistributedSampler
+
+
+def sampler(data):
+    world_size = int(os.environ["WORLD_SIZE"])
+    return DistributedSampler(data, num_replicas=world_size, rank=int(os.environ["%s"]))
 """

@@ -312,6 +312,7 @@ if something():
         "c.py": "from torch import unreached",
     }
     assert needed(tmp_path, files) == [
+        ("packaging.version", ()),
         ("peft.LoraConfig", ("available:peft",)),
         ("transformers", ()),
         ("transformers.DynamicCache", ()),

@@ -204,6 +204,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "true": lambda value: value is True,
     "callbacks": lambda value: set(value.values()) <= {"once", "many"},
     "parameters": is_texts,
+    "pointers": lambda value: all(pointer.startswith("/") for pointer in value.values()),
     "classes": is_texts,
     "names": is_texts,
     "arguments": is_texts,
@@ -228,7 +229,7 @@ def named(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
         form = WORDS["keys"][key]["value"]
         if form == "parameter":
             yield key, value.lstrip("*")
-        elif form == "parameters" or key == "callbacks":
+        elif form in ("parameters", "pointers") or key == "callbacks":
             yield from ((key, name) for name in value)
         elif form == "returns":
             yield from ((key, name) for word, name in returned(value) if word in TAKES_PARAMETER)

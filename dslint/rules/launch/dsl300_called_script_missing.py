@@ -31,6 +31,7 @@ META = RuleMeta(
     summary="A script that is called does not exist, and one of nearly the same name does",
     no_experiment="a file that is not there needs no proof",
     needs=(r"/\.(?:sh|bash|slurm|sbatch)\b/",),
+    depends_on_run=True,
 )
 
 _RUN = "torchrun --nproc_per_node $1 train.py\n"

@@ -37,7 +37,16 @@ from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, OWN, RANK, RANKED, 
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import written
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.sharescripts import DOWNLOADED, OWN_SAMPLER, OWN_SHARDS, RANK_CUT
+from dslint.rules.sharescripts import (
+    DOWNLOADED,
+    GROUP_HEAD,
+    LOCAL_GROUP,
+    LOCAL_SAMPLER,
+    OWN_SAMPLER,
+    OWN_SHARDS,
+    PARSED_GROUP,
+    RANK_CUT,
+)
 
 if TYPE_CHECKING:
     from dslint.core.source import Location
@@ -275,51 +284,6 @@ def _holds(run: RunQuery, value: Value | None, column: int) -> bool:
     return isinstance(atom, PerRank) and tuple(atom.values) == held != tuple(lane[0] for lane in worlds.lanes)
 
 
-_HEAD = "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
-_MAIN = (
-    _HEAD
-    + """\
-local_rank = int(os.environ["LOCAL_RANK"])
-world_size = int(os.environ.get("WORLD_SIZE", 1))
-torch.cuda.set_device(local_rank)
-dist.init_process_group("nccl", rank=%s, world_size=%s)
-"""
-)
-_PARSED = """\
-import argparse
-import os
-
-import torch.distributed as dist
-
-
-def parse():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--local_rank", type=int, default=-1)
-    return parser.parse_args()
-
-
-def main():
-    args = parse()
-%s
-    args.world_size = int(os.environ["WORLD_SIZE"])
-    if args.local_rank != -1:
-        dist.init_process_group(backend="nccl", rank=args.local_rank, world_size=args.world_size)
-
-
-main()
-"""
-
-_SAMPLER = """\
-import os
-from torch.utils.data import DistributedSampler
-
-
-def sampler(data):
-    world_size = int(os.environ["WORLD_SIZE"])
-    return DistributedSampler(data, num_replicas=world_size, rank=int(os.environ["%s"]))
-"""
-
-
 EXAMPLES = (
     bad("questions that are dealt out", {"train.py": RANK_CUT % "LOCAL_RANK"}, "train.py:15"),
     good("questions that are dealt out by the rank", {"train.py": RANK_CUT % "RANK"}),
@@ -331,20 +295,20 @@ EXAMPLES = (
     good("both by the rank of the job", {"train.py": OWN_SAMPLER % ("rank", "rank")}),
     bad(
         "both from the launcher",
-        {"train.py": _MAIN % ("local_rank", "world_size")},
+        {"train.py": LOCAL_GROUP % ("local_rank", "world_size")},
         "train.py:9 warning",
-        fixed={"train.py": _MAIN % ('int(os.environ["RANK"])', "world_size")},
+        fixed={"train.py": LOCAL_GROUP % ('int(os.environ["RANK"])', "world_size")},
     ),
     bad(
         "the world size is left to the environment",
-        {"train.py": _MAIN.replace(", world_size=%s", "") % "local_rank"},
+        {"train.py": LOCAL_GROUP.replace(", world_size=%s", "") % "local_rank"},
         "train.py:9",
     ),
-    bad("the option that the launcher passes", {"train.py": _PARSED % ""}, "train.py:18"),
+    bad("the option that the launcher passes", {"train.py": PARSED_GROUP % ""}, "train.py:18"),
     bad(
         "handed to a function",
         {
-            "train.py": _HEAD + "def init(rank, world_size):\n"
+            "train.py": GROUP_HEAD + "def init(rank, world_size):\n"
             "    dist.init_process_group('gloo', 'env://', None, world_size, rank)\n\n\n"
             "class Run:\n    def __init__(self):\n"
             "        self.local_rank = int(os.getenv('LOCAL_RANK', '0'))\n"
@@ -356,50 +320,51 @@ EXAMPLES = (
     bad(
         "two machines are started",
         {
-            "train.py": _MAIN % ("local_rank", "world_size"),
+            "train.py": LOCAL_GROUP % ("local_rank", "world_size"),
             "run.sh": "torchrun --nnodes 2 --nproc_per_node 8 --node_rank $R --master_addr $M train.py\n",
         },
         "train.py:9 error",
     ),
     bad("a sampler in another module", {
-        "train.py": _HEAD + "from data import sampler\n\ndist.init_process_group('nccl')\nsampler([1, 2, 3])\n",
-        "data.py": _SAMPLER % "LOCAL_RANK"}, "data.py:7"),
+        "train.py": GROUP_HEAD + "from data import sampler\n\ndist.init_process_group('nccl')\nsampler([1, 2, 3])\n",
+        "data.py": LOCAL_SAMPLER % "LOCAL_RANK"}, "data.py:7"),
     good("a sampler that gets the rank of the job", {
-        "train.py": _HEAD + "from data import sampler\n\ndist.init_process_group('nccl')\nsampler([1, 2, 3])\n",
-        "data.py": _SAMPLER % "RANK"}),
-    good("the rank of the job", {"train.py": _MAIN % ("int(os.environ['RANK'])", "world_size")}),
-    good("the GPUs of this machine", {"train.py": _MAIN % ("local_rank", "torch.cuda.device_count()")}),
+        "train.py": GROUP_HEAD + "from data import sampler\n\ndist.init_process_group('nccl')\nsampler([1, 2, 3])\n",
+        "data.py": LOCAL_SAMPLER % "RANK"}),
+    good("the rank of the job", {"train.py": LOCAL_GROUP % ("int(os.environ['RANK'])", "world_size")}),
+    good("the GPUs of this machine", {"train.py": LOCAL_GROUP % ("local_rank", "torch.cuda.device_count()")}),
     good(
         "the number of the machine counts",
-        {"train.py": _MAIN % ("int(os.environ['NODE_RANK']) * 8 + local_rank", "world_size")},
+        {"train.py": LOCAL_GROUP % ("int(os.environ['NODE_RANK']) * 8 + local_rank", "world_size")},
     ),
     good(
         "a variable of that name that holds the rank of the job",
         {
-            "train.py": _MAIN.replace('"LOCAL_RANK"', '"RANK"').replace("torch.cuda.set_device", "print")
+            "train.py": LOCAL_GROUP.replace('"LOCAL_RANK"', '"RANK"').replace("torch.cuda.set_device", "print")
             % ("local_rank", "world_size"),
-            "parsed.py": _PARSED % "    args.local_rank = int(os.environ['RANK'])",
-            "given.py": _HEAD + "def init(local_rank, world_size):\n"
+            "parsed.py": PARSED_GROUP % "    args.local_rank = int(os.environ['RANK'])",
+            "given.py": GROUP_HEAD + "def init(local_rank, world_size):\n"
             "    dist.init_process_group('nccl', rank=local_rank, world_size=world_size)\n",
         },
     ),
     good(
         "they meet on this machine",
         {
-            "train.py": (_MAIN % ("local_rank", "world_size")).replace(
+            "train.py": (LOCAL_GROUP % ("local_rank", "world_size")).replace(
                 "torch.cuda.set", "os.environ['MASTER_ADDR'] = '127.0.0.1'\ntorch.cuda.set"
             ),
-            "tcp.py": _MAIN % ("local_rank", "world_size, init_method='tcp://localhost:29500'"),
-            "deals.py": _SAMPLER % "LOCAL_RANK" + "\n\nos.environ['MASTER_ADDR'] = 'localhost'\nsampler([1, 2, 3])\n",
+            "tcp.py": LOCAL_GROUP % ("local_rank", "world_size, init_method='tcp://localhost:29500'"),
+            "deals.py": LOCAL_SAMPLER % "LOCAL_RANK"
+            + "\n\nos.environ['MASTER_ADDR'] = 'localhost'\nsampler([1, 2, 3])\n",
         },
     ),
     good(
         "one machine is started",
-        {"train.py": _MAIN % ("local_rank", "world_size"), "run.sh": "torchrun --nproc_per_node 8 train.py\n"},
+        {"train.py": LOCAL_GROUP % ("local_rank", "world_size"), "run.sh": "torchrun --nproc_per_node 8 train.py\n"},
     ),
     good(
         "the file says that it is for one machine",
-        {"train.py": 'USAGE = "torchrun --standalone train.py"\n' + _MAIN % ("local_rank", "world_size")},
+        {"train.py": 'USAGE = "torchrun --standalone train.py"\n' + LOCAL_GROUP % ("local_rank", "world_size")},
     ),
-    good("a test of one machine", {"tests/test_groups.py": _MAIN % ("local_rank", "world_size")}),
+    good("a test of one machine", {"tests/test_groups.py": LOCAL_GROUP % ("local_rank", "world_size")}),
 )  # fmt: skip

@@ -33,6 +33,7 @@ META = RuleMeta(
         r"add_argument",
         r"type['\"]?\s*\]?\s*[=:]\s*(?:\w+\.)*int\b",
         r"torch|deepspeed|accelerat|transformers|lightning",
+        r"\.\d|\de-\d",
     ),
     references=("https://docs.python.org/3/library/argparse.html#default",),
     no_experiment="argparse refuses the value before any process meets another",
