@@ -52,6 +52,33 @@ for step in range(100):
 dist.barrier()
 """
 
+# The first turn of a loop makes it, and the share of a rank might be empty.
+FILLED = """\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def extract(model, data):
+    loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, shuffle=False))
+    rows, names = None, None
+    for batch, index in loader:
+        found = model(batch.cuda())
+        if rows is None:
+            rows = torch.zeros(len(data), found.shape[-1], device="cuda")
+            names = torch.full((len(data),), -1, device="cuda")
+        everything = [torch.empty_like(found) for _ in range(dist.get_world_size())]
+        dist.all_gather(everything, found)
+        rows.index_copy_(0, index.cuda(), torch.cat(everything))
+    print(tuple(rows.shape), tuple(names.shape))
+    return rows
+
+
+def main(model, data):
+    dist.init_process_group("nccl")
+    torch.save(extract(model, data), f"rows_{dist.get_rank()}.pt")
+"""
+
 MERGED = """\
 import pickle
 
@@ -85,6 +112,7 @@ def gathered(rows):
 """
 
 MORE: tuple[Example, ...] = (
+    good("the first turn of a loop makes it", {"train.py": FILLED}),
     bad(
         "the length of merged results",
         {"eval.py": MERGED % ("print(len(results))", "return parts")},

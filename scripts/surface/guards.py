@@ -63,7 +63,7 @@ def _call(test: ast.expr) -> str | None:
         numbers = [word for word in words if word[:1].isdigit()]
         return f"{library}>={numbers[0]}" if numbers else f"available:{library}"
     match = _COMPARED.match(name)
-    if match and words:
+    if match and words and words[-1][:1].isdigit():
         operator = words[0] if len(words) == 2 and not words[0][:1].isdigit() else "<" if name.endswith("lt") else ">="
         return f"{match[1]}{operator}{words[-1]}"
     if name == "compare_versions" and len(words) == 3:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dslint.model.surface import surface
-from dslint.model.versions.importing import failures
+from dslint.model.versions.importing import condition_holds, failures
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,3 +41,26 @@ def test_pairs_that_fail_are_found() -> None:
     failing = [pair for pair in PAIRS if pair["error"]]
     found = [pair for pair in failing if said(pair)]
     assert len(found) >= 0.9 * len(failing)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("torch>=1.12", True),
+        ("torch>=2.0.1", False),
+        ("!torch>=2.0.1", True),
+        ("accelerate>=0.20", True),  # a name that ends in letters which releases have, too
+        ("accelerate>=0.22.0", False),
+        ("torch>=>=", None),  # the number was a name
+        ("!torch>=>=", None),
+        ("peft>=0.4", None),  # not among the releases
+    ],
+)
+def test_conditions_of_what_an_import_asks_for(condition: str, holds: bool | None) -> None:
+    installed = {"torch": "1.13.1", "accelerate": "0.21.0"}
+    assert condition_holds(condition, "accelerate", installed, {name: name for name in installed}) is holds
+
+
+def test_a_guard_whose_number_is_a_name_is_no_need() -> None:
+    installed = {"accelerate": "0.21.0", "torch": "1.13.1"}
+    assert [f.dotted for f in failures(installed) if f.library == "accelerate"] == []

@@ -436,3 +436,33 @@ def test_a_pin_inside_the_range_of_a_stronger_file_wins() -> None:
 
 def test_the_release_table_is_in_order_and_without_repeats() -> None:
     assert list(RELEASES) == sorted(set(RELEASES), key=Version)
+
+
+@pytest.mark.parametrize(
+    ("line", "specifier"),
+    [
+        ("* pytorch 1.8.0", "==1.8.0"),
+        ("- torch 2.1", "==2.1.*"),
+        ("1. [PyTorch](https://pytorch.org/) >= 1.8", ">=1.8"),
+        ('* <a href="https://pytorch.org/">PyTorch</a> 2.0+', ">=2.0"),
+        ("- PyTorch 2.0 and above", ">=2.0"),
+        ("- **torch** version 1.13.1", "==1.13.1"),
+        ("- `torch`>=1.10,<2.0.0", ">=1.10,<2.0.0"),
+        ("- PyTorch>=1.5.1, torchvision>=0.6.1 (see [here](https://pytorch.org/))", ">=1.5.1"),
+        ("- torch 2.1 or 2.2", None),
+        ("- PyTorch 2.0 support: use `--compile`", None),
+        ("- [2023/05] PyTorch 2.0 is out", None),
+        ("PyTorch 1.8.0 was used for the paper", None),
+        ("- torchtext 0.9", None),
+    ],
+)
+def test_lists_of_a_readme(line: str, specifier: str | None) -> None:
+    text = f"# Title\n\n## Requirements\n\n{line}\n"
+    fact = parse_versions(SourceFile("README.md", text)).get("torch")
+    assert (fact.specifier if fact is not None else None) == specifier
+
+
+def test_a_command_of_a_readme_says_more_than_its_list() -> None:
+    text = "- torch 1.8.0\n- transformers 4.8.1\n\n```bash\npip install torch==2.1.0\n```\n"
+    facts = parse_versions(SourceFile("README.md", text))
+    assert (facts["torch"].specifier, facts["transformers"].specifier) == ("==2.1.0", "==4.8.1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from dslint.model.versions.plain import triple
 from dslint.model.versions.ranges import contains, pin_of
 from dslint.model.versions.required import required_by
 from dslint.model.versions.solve import choose
+
+# A test that could not be read whole, `torch>=>=`, says nothing.
+_COMPARISON = re.compile(r"(?P<name>[A-Za-z][\w-]*)(?P<specifier>(?:>=|<=|==|!=|<|>|~=)\d[\w.*+]*)")
 
 
 class Failure(NamedTuple):
@@ -119,10 +123,12 @@ def _read(package: str, release: str) -> str:
 
 def _holds(need: Need, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:
     """Whether all conditions of a need are known to hold."""
-    return all(_condition(condition, package, installed, packages) is True for condition in need.conditions)
+    return all(condition_holds(condition, package, installed, packages) is True for condition in need.conditions)
 
 
-def _condition(condition: str, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool | None:
+def condition_holds(
+    condition: str, package: str, installed: Mapping[str, str], packages: Mapping[str, str]
+) -> bool | None:
     """``transformers>=4.38``, ``available:peft``, either with ``!`` in front; ``None`` where nobody knows."""
     plain = condition.removeprefix("!")
     found: bool | None
@@ -133,8 +139,7 @@ def _condition(condition: str, package: str, installed: Mapping[str, str], packa
     elif plain.startswith("if:"):
         found = None
     else:
-        name = plain.rstrip("0123456789.*abcrdevpost+,<>=!~ ")
-        distribution = packages.get(name)
-        specifier = plain[len(name) :]
-        found = contains(specifier, installed[distribution]) if distribution is not None and specifier else None
+        match = _COMPARISON.fullmatch(plain)
+        distribution = packages.get(match["name"]) if match is not None else None
+        found = contains(match["specifier"], installed[distribution]) if match and distribution is not None else None
     return found if found is None or not condition.startswith("!") else not found

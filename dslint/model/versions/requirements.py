@@ -142,7 +142,11 @@ def _reader(path: str) -> Callable[[SourceFile], Iterable[Statement]] | None:
         return pythons.workflow if "/.github/workflows/" in f"/{path}" else manifests.conda
     if "dockerfile" in name:
         return manifests.dockerfile
-    if name.endswith((".sh", ".md")):
+    if name.endswith(".md"):
+        from dslint.model.versions import prose
+
+        return prose.told
+    if name.endswith(".sh"):
         return manifests.installs
     return requirements_txt if name.endswith((".txt", ".in")) else None
 

@@ -9,7 +9,7 @@ install.
 **Fix.** Pass the value by its name.
 
 **When it stays quiet.** The parameter was only renamed, the call fails in one of the releases (DSL503), one release is
-pinned, or nobody says which releases are allowed.
+pinned, or nobody says which releases are allowed: the name of a library alone is no word for its old releases.
 
 **Evidence.** The signatures of the libraries by release, read from their wheels (docs/versions.md).
 """
@@ -45,7 +45,7 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
     """Fire on each argument whose place has another parameter in another release that is allowed."""
     for call in view.calls:
         allowed = view.allowance(call.library)
-        is_open = not call.given or call.is_open or not allowed.is_stated or len(allowed.releases) < 2
+        is_open = not call.given or call.is_open or not allowed.is_bounded or len(allowed.releases) < 2
         if not is_open and not is_steady(view, call):
             yield from _moved(view, call)
 
@@ -105,5 +105,6 @@ EXAMPLES = (
     ),
     good("By name", {"requirements.txt": "accelerate>=0.21\n", "train.py": _PLUGIN % "sharding_strategy="}),
     good("By name, to an engine", {"requirements.txt": "deepspeed>=0.9\n", "train.py": _ENGINE % "mpu="}),
+    good("No range of releases", {"requirements.txt": "accelerate\n", "train.py": _PLUGIN % ""}),
     good("One release is pinned", {"requirements.txt": "deepspeed==0.19.8\n", "train.py": _ENGINE % ""}),
 )

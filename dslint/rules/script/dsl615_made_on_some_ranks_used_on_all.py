@@ -139,8 +139,22 @@ def _is_returned(event: Event) -> bool:
         node = node.func.value
     scope = function_around(event.module, event.node) or event.module.tree
     given = assigned(scope, node.id) if isinstance(node, ast.Name) else [node]
+    if isinstance(node, ast.Name) and _starts_as_none(scope, node.id):
+        return False  # no turn of a loop has made it yet
     calls = [value for value in given if isinstance(value, ast.Call)]
     return bool(calls) and all(ast.unparse(call.func) not in ("next", "iter") for call in calls)
+
+
+def _starts_as_none(scope: ast.AST, name: str) -> bool:
+    """Return whether a function gives `None` to a variable itself: `first = None`, `first, second = None, None`."""
+    for node in (node for node in ast.walk(scope) if isinstance(node, ast.Assign)):
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            if any(isinstance(t, ast.Name) and t.id == name and ast.unparse(v) == "None" for t, v in pairs):
+                return True
+    return False
 
 
 def _without_path(run: RunQuery, event: Event) -> Iterator[Finding]:

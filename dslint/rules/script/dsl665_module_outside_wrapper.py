@@ -55,6 +55,7 @@ _PARAMETERS = re.compile(
     r"\bParameter\(|\b(?:Lazy)?(?:Bi)?[lL]inear\(|\b(?:Conv\w*\dd|ConvTranspose\dd|Embedding|LayerNorm|GroupNorm"
     r"|BatchNorm\dd|LSTM|GRU|MultiheadAttention|Transformer\w*Layer|from_pretrained)\("
 )
+_ADDS = re.compile(r"\bModuleDict\b[\s\S]*\.update\(|\bsetattr\(self\b|\bself\.(?:add_module|register_module)\(")
 _HOOKS = re.compile(r"\bregister_(?:post_accumulate_grad_)?hook\(")
 
 
@@ -91,6 +92,9 @@ def _averages_itself(run: RunQuery) -> bool:
 def _is_open(event: Event) -> bool:
     """Return whether a call may wrap a module that nobody knows."""
     module = event.arguments.get("module")
+    taken = [atom for value in event.arguments.values() for atom in instances(value)]
+    if any(isinstance(a.cls, ClassAtom) and _ADDS.search(a.cls.module.text(a.cls.node)) for a in taken):
+        return True  # which parts a module gets by name, nobody knows
     return event.open or (module is not None and len(instances(module)) != len(module.atoms))
 
 
@@ -260,6 +264,17 @@ _REDUCED = (_TRAIN % (_DDP, _SUM)).replace(
     "        optimizer.step()\n",
     "        for p in criterion.parameters():\n            dist.all_reduce(p.grad)\n        optimizer.step()\n",
 )
+_BOTH = """
+
+class Both(nn.Module):
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = nn.ModuleDict()
+        self.parts.update(parts)
+
+    def forward(self, x, labels):
+        return self.parts["head"](self.parts["net"](x), labels)
+"""
 
 EXAMPLES = (
     bad("a margin head", {"head.py": _HEAD, "train.py": _TRAIN % (_DDP, _GROUPS)}, "train.py:19 warning"),
@@ -279,6 +294,18 @@ EXAMPLES = (
         "beside what accelerate prepared",
         {"train.py": _ADAPTER % (("unet, optimizer, loader",) * 2)},
         "train.py:10 warning",
+    ),
+    good(
+        "parts of the wrapped model by name",
+        {
+            "head.py": _HEAD + _BOTH,
+            "train.py": (
+                _TRAIN
+                % ('model = DDP(Both({"net": net, "head": criterion}))', "[*net.parameters(), *criterion.parameters()]")
+            )
+            .replace("criterion(model(images), labels)", "model(images, labels)")
+            .replace("import Margin", "import Both, Margin"),
+        },
     ),
     good("prepared, too", {"train.py": _ADAPTER % (("unet, project, optimizer, loader",) * 2)}),
     good(
