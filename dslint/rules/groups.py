@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from dslint.python.durations import seconds_of
-from dslint.python.events import Alt, Event, Seq, events
+from dslint.python.events import Alt, Event, Node, Seq, events
 from dslint.python.queries.order import Before, before
 from dslint.python.values import Const, Value
 from dslint.rules.devices import written
@@ -48,6 +49,23 @@ def _has_group(alt: Alt) -> Seq | None:
     """Return the side of `if dist.is_initialized()` on which there is a group."""
     asked = _ASKED.fullmatch(" ".join(alt.module.text(getattr(alt.node, "test", alt.node)).split()))
     return None if asked is None else alt.orelse if asked[1] else alt.then
+
+
+def is_without_group(event: Event, around: tuple[Node, ...]) -> bool:
+    """Return whether an event comes only where there is no process group: no other rank is there, or is met yet."""
+    for test, inner in pairwise((*around, event)):
+        side = _has_group(test) if isinstance(test, Alt) else None
+        if (
+            side is not None
+            and isinstance(test, Alt)
+            and _lies_in(test.orelse if side is test.then else test.then, inner)
+        ):
+            return True
+    return False
+
+
+def _lies_in(block: Seq, node: Node) -> bool:
+    return any(item is node or (isinstance(item, Seq) and _lies_in(item, node)) for item in block.items)
 
 
 # -- what a call is given ---------------------------------------------------------------------------------------

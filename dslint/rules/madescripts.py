@@ -79,6 +79,28 @@ def main(model, data):
     torch.save(extract(model, data), f"rows_{dist.get_rank()}.pt")
 """
 
+SCATTERED = """\
+import torch
+from accelerate import Accelerator
+
+
+def main(reward, loader):
+    accelerator = Accelerator()
+    loader = accelerator.prepare(loader)
+    for batch in loader:
+        parts = accelerator.gather(batch)
+        if accelerator.is_main_process:
+            scores = list(reward(parts).chunk(accelerator.num_processes))
+        else:
+            scores = None
+        if torch.distributed.is_initialized():
+            mine = torch.empty(len(batch), device=accelerator.device)
+            torch.distributed.scatter(mine, scores)
+        else:
+            mine = scores[0].clone()
+        print(mine.mean().item())
+"""
+
 MERGED = """\
 import pickle
 
@@ -112,6 +134,7 @@ def gathered(rows):
 """
 
 MORE: tuple[Example, ...] = (
+    good("a run of one process uses it", {"train.py": SCATTERED}),
     good("the first turn of a loop makes it", {"train.py": FILLED}),
     bad(
         "the length of merged results",

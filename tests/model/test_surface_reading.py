@@ -345,3 +345,19 @@ def test_stubs_name_what_comes_from_c(read: Read) -> None:
     assert there(surface, "torch.never", "2") is None
     assert there(surface, "torch.Tensor.cuda")
     assert there(surface, "torch.Tensor.never") is None
+
+
+def test_what_a_stub_lists_later_may_have_been_there_before(read: Read) -> None:
+    files = {
+        "__init__.py": "from torch._C import ReduceOp, TensorBase",
+        "_C/__init__.pyi": "class ReduceOp:\n    SUM = ...\n    OLD = ...\nclass TensorBase:\n    def cuda(self): ...",
+    }
+    later = {
+        **files,
+        "_C/__init__.pyi": "class ReduceOp:\n    SUM = ...\n    AVG = ...\nclass TensorBase:\n    def xpu(self): ...",
+    }
+    surface = read(files, later, library="torch")
+    assert there(surface, "torch.ReduceOp.AVG", "2")
+    assert there(surface, "torch.ReduceOp.AVG", "1") is None
+    assert there(surface, "torch.ReduceOp.OLD", "2") is False
+    assert there(surface, "torch.TensorBase.xpu", "1") is False

@@ -12,6 +12,8 @@ from dslint.model.surface.signature import Signature, read_signature
 # Classes of the standard library that give their children no names but those of every object.
 _PLAIN = {"builtins:object", "^abc.ABC", "^typing.Generic", "^typing.Protocol"}
 _DEEP = 30
+# The stub of tensors is generated from the declarations of all operators; others are written by hand, and lag behind.
+_GENERATED = {"TensorBase", "_TensorBase"}
 
 
 class Classes:
@@ -30,8 +32,10 @@ class Classes:
             return 0, bits
         unknown = 0
         found = self._own(cls, attribute)
-        # What a stub never listed may be there all the same.
+        # What a stub never listed may be there all the same, and what it lists may have been there before.
         flags = "do" if found else "dou"
+        if name not in _GENERATED:
+            unknown |= self._unlisted_before(cls, found) & bits
         found &= bits
         if depth > _DEEP or not cls:
             return found, bits & ~found
@@ -44,6 +48,11 @@ class Classes:
             if flag in cls:
                 unknown |= self.blocks.releases_of(cls[flag]) & bits
         return found, unknown & ~found
+
+    def _unlisted_before(self, cls: dict[str, Any], found: int) -> int:
+        """The releases before the first one that lists an attribute, where the class has more than is listed."""
+        older = (found & -found) - 1 if found else 0
+        return self.blocks.releases_of(cls["u"]) & older if "u" in cls else 0
 
     def _own(self, cls: dict[str, Any], attribute: str) -> int:
         """The releases in which a class itself, or a method of it, binds an attribute."""

@@ -34,6 +34,7 @@ from dslint.python.values import Const, Instance, Value
 from dslint.python.varies import LOST, OWN, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.copies import assigned
+from dslint.rules.groups import is_without_group
 from dslint.rules.madescripts import MORE
 from dslint.rules.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
@@ -81,7 +82,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _is_for_all(found: Happening) -> bool:
     """Return whether nothing but tests that all ranks decide alike is around an event."""
-    if any(isinstance(node, Try) and node.handlers for node in found.around):
+    if any(isinstance(node, Try) and node.handlers for node in found.around) or is_without_group(
+        found.event, found.around
+    ):
         return False
     tests = [node for node in found.around if isinstance(node, Alt)]
     texts = (node.module.text(getattr(node.node, "test", node.node)) for node in tests)
