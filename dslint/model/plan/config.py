@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +38,16 @@ class Named:
     left: LeftBehind | None = None
     is_start: bool = False
     meant: str = ""
+
+    def is_moved(self, document: str) -> bool:
+        """Whether a document names a file by a folder where it is not, and it is elsewhere beside the document.
+
+        A path that ends the one that is meant (`train.py` of `src/train.py`) may be right after a `cd` in words.
+        """
+        folder = posixpath.dirname(document)
+        is_same = posixpath.basename(self.text) == posixpath.basename(self.meant)
+        is_below = not folder or self.meant.startswith(f"{folder}/")
+        return is_same and is_below and "/" in self.text and not self.meant.endswith(f"/{self.text.removeprefix('./')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,10 @@ EXAMPLES = (
         "src/train.py": "import os\n\nos.chdir(os.path.dirname(__file__) + '/..')\n" + TRAINER,
         "configs/zero2.json": _CONFIG,
     }),
+    bad("documentation that names the folder of another task", {
+        "README.md": "```bash\n" + _RUN.replace("configs", "configs/sft") + "```\n",
+        "train.py": TRAINER, "configs/dpo/zero2.json": _CONFIG,
+    }, "README.md:2 warning"),
     good("the file is there", {"run.sh": _RUN, "train.py": TRAINER, "configs/zero2.json": _CONFIG}),
     good("the command runs from the folder above", {
         "scripts/run.sh": _RUN,
@@ -184,7 +188,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
                 *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),
                 *((left.place,) if left is not None and left.place is not None else ()),
             ),
-            severity=Severity.INFO if plan.command.in_docs else None,
+            severity=Severity.INFO if plan.command.in_docs and not named.is_moved(plan.command.location.path) else None,
             assumptions=() if named.is_start else (assumed("files-are-here", named.text),),
             facts={"path": named.text, "consumer": plan.consumer.get_or("unknown")},
         )

@@ -56,6 +56,13 @@ EXAMPLES = (
         "run.sh": "torchrun --nproc_per_node 8 -m pkg.eval.old --lr 1\n",
         "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
     }, "run.sh:1 warning"),
+    bad("documentation that names the old folder", {
+        "README.md": "```bash\ntorchrun --nproc_per_node 8 old/tools/train.py --lr 1\n```\n", "old/a.py": "", **_THERE,
+    }, "README.md:2 warning"),
+    bad("documentation of another project in the repository", {
+        "one/README.md": "```bash\ntorchrun --nproc_per_node 8 src/train.py --lr 1\n```\n", "one/src/a.py": "",
+        "two/code/train.py": "print()\n",
+    }, "one/README.md:2 info"),
     good("a module of another package", {
         "run.sh": "torchrun --nproc_per_node 8 -m lib.eval.old --lr 1\n",
         "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
@@ -131,7 +138,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         f"`{named.text}` does not exist {where}: the run stops at start-up",
         hint=_hint(named),
         related=(left.place,) if left is not None and left.place is not None else (),
-        severity=Severity.INFO if plan.command.in_docs else None,
+        severity=Severity.INFO if plan.command.in_docs and not named.is_moved(plan.command.location.path) else None,
         assumptions=() if named.is_start else (assumed("files-are-here", named.text),),
     )
 
