@@ -6479,6 +6479,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL740",
+        name="half-weights-under-scaler",
+        kind="script",
+        severity="warning",
+        summary="the weights of a model are float16 and a gradient scaler is used: it refuses their gradients",
+        module="dslint.rules.script.dsl740_half_weights_under_scaler",
+        markers=(
+            "float16|\\.half\\(|torch\\.half",
+            "fp16|GradScaler|Trainer",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
