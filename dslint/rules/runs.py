@@ -188,7 +188,7 @@ class RunQuery:
 
     @cached_property
     def ordered(self) -> list[list[tuple[Event, tuple[Node, ...]]]]:
-        """Return the events of each entry with what is around them, as :func:`dslint.rules.everyrank.in_order` does."""
+        """Return the events of each entry with what is around them, in the order of `in_order`."""
         from dslint.rules.everyrank import in_order
 
         return [list(in_order(tree)) for _, tree in self.trees()]
