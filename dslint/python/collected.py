@@ -171,6 +171,8 @@ def _next(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         return None
     own = call_special(m, value, "__next__", [], node)
     if own is not None:
+        if m.frame.loops and m.frame.loops[-1].tree is not None:
+            m.frame.loops[-1].tree.items |= makers(own)
         return join(own, arguments.positional[1]) if len(arguments.positional) > 1 else own
     taken = containers.take(m, value)
     if taken is not None:
@@ -206,4 +208,6 @@ def _iter(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     for state in m.frame.loops:
         if state.tree is not None:
             state.tree.begun |= makers(item)
+    if m.frame.function is not None and getattr(m.frame.function.node, "name", "") == "__next__":
+        m.restarts |= makers(item)
     return containers.open_iterator(m, node, item, containers.counted(m, value), m.origin(value))

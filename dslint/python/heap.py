@@ -184,6 +184,7 @@ class Heap:
         self.generators: dict[Instance, Waiting] = {}
         self.copies: set[Instance] = set()  # made like another object by a library
         self.parts: dict[Instance, Instance] = {}  # of which unknown object something is an item
+        self.restarts: set[ast.AST] = set()  # what made the loaders that generators begin anew, as often as they end
         self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
         self.tries: list[tuple[int, list[Outcome]]] = []

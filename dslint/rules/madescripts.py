@@ -133,9 +133,37 @@ def gathered(rows):
     %s
 """
 
+GROUPED = """\
+import multiprocessing
+import time
+
+import torch.distributed as dist
+
+
+def prepare(config, load):
+    dist.init_process_group("gloo")
+    group, groups = dist.new_subgroups()
+    process = None
+    if group.rank() == 0:
+        process = multiprocessing.Process(target=load, args=(config,))
+        process.start()
+    while True:
+        status = [None]
+        %sstatus = [process.exitcode]
+        dist.broadcast_object_list(status, src=0)
+        if status[0] is not None:
+            break
+        time.sleep(10)
+"""
+
 MORE: tuple[Example, ...] = (
     good("a run of one process uses it", {"train.py": SCATTERED}),
     good("the first turn of a loop makes it", {"train.py": FILLED}),
+    bad("a process of the first rank of a group", {"prepare.py": GROUPED % ""}, "prepare.py:16 error"),
+    good(
+        "the rank in the group is asked again",
+        {"prepare.py": GROUPED % "if group.rank() == 0:\n            "},
+    ),
     bad(
         "the length of merged results",
         {"eval.py": MERGED % ("print(len(results))", "return parts")},

@@ -41,6 +41,7 @@ def repeated_passes(run: RunQuery) -> Iterator[Pass]:
         for at, loop in enumerate(loops):
             for loader in loop.items:
                 outers = [o for o in loops[: at + 1] if _repeats(o) and (o is not loop or loader in o.begun)]
+                outers = outers or ([loop] if loader in run.machine.restarts else [])
                 if outers and (id(loader), id(loop.node)) not in seen:
                     seen.add((id(loader), id(loop.node)))
                     outer = outers[-1]

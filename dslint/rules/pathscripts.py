@@ -117,6 +117,31 @@ from data import cifar
 %scifar("/tmp/cifar10", True%s)
 """
 
+FETCHED = """\
+import json
+import os
+from urllib.request import urlretrieve
+
+from torchvision.datasets.utils import download_url
+
+
+class Captions:
+    def __init__(self, root):
+        url = "https://example.com/captions.json"
+        path = os.path.join(root, "captions.json")
+        if not os.path.exists(path):
+            urlretrieve(url, path)
+        self.items = json.load(open(path))
+"""
+FETCHES = """\
+import torch.distributed as dist
+
+from data import Captions
+
+dist.init_process_group("nccl")
+%sCaptions("data")
+"""
+
 DECORATED = """\
 import functools
 

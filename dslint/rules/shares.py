@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dslint.python.events import Event, Loop
+from dslint.python.events import Alt, Event, Loop
 from dslint.python.queries.derived import Derived
 from dslint.python.values import ClassAtom, Instance
-from dslint.python.varies import CHOSEN, MISSING
+from dslint.python.varies import CHOSEN, MISSING, RANKED
 from dslint.rules import evened, parted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     """Return whether ranks run a loop a different number of times because each takes its share of the work."""
     if not (parting.is_loop or parting.is_share) or not parted.is_share_of_work(parting):
         return False
-    if parting.varies & (MISSING | CHOSEN):
+    if parting.varies & (MISSING | CHOSEN) or _is_exchanged(run, parting):
         return False  # what the batch of a rank lacks is no share of the work
     asked = parted.test_node(parting)
     if isinstance(parting.test.node, ast.While) and _is_read(run, parting.test.module, asked):
@@ -78,6 +78,16 @@ def _is_read(run: RunQuery, module: Module, asked: ast.AST) -> bool:
     derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees())) if reads else None
     pieces = derived.of(module, [asked]) if derived is not None else None
     return any(id(node) in reads for _, piece in pieces or () for node in ast.walk(piece))
+
+
+def _is_exchanged(run: RunQuery, parting: Parting) -> bool:
+    """Return whether the items come from one side of a test of the rank that sent them to the other."""
+    found = parted.origin(run, parting) if parting.is_loop else None
+    if found is None or (_BY_RANK.search(found[0].text(found[1])) and not isinstance(found[1], ast.If)):
+        return False
+    sent = run.occurrences("collective", "point-to-point")
+    tests = {id(n): n.node for h in sent for n in h.around if isinstance(n, Alt) and n.varies & RANKED}
+    return any(found[1] in ast.walk(test) for test in tests.values())
 
 
 def _own_class(parting: Parting) -> Iterator[ast.AST]:

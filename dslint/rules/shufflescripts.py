@@ -228,3 +228,39 @@ def stream(urls, rank):
 def parted(order: str, train: str = PARTS_TRAIN) -> dict[str, str]:
     """Return the files of a script whose training and evaluation part come from an order."""
     return {"train.py": train, "data.py": PARTS % order}
+
+
+ENDLESS = """\
+def endless(loader):
+    epoch = 0
+    while True:
+        %sfor batch in loader:
+            yield batch
+        epoch += 1
+
+
+"""
+AGAIN = """\
+class endless:
+    def __init__(self, loader):
+        self.loader = loader
+        self.iterator = iter(loader)
+
+    def __next__(self):
+        try:
+            return next(self.iterator)
+        except StopIteration:
+            self.iterator = iter(self.loader)
+            return next(self.iterator)
+
+
+"""
+ENDLESS_STEPS = """\
+def train(args, model, optimizer, dataset):
+    loader = DataLoader(dataset, sampler=DistributedSampler(dataset))
+    batches = endless(%s)
+    for step in range(args.steps):
+        loss = model(next(batches))
+        loss.backward()
+        optimizer.step()
+"""

@@ -25,6 +25,8 @@ def does_to_path(found: Arrival, row: Mapping[str, Any]) -> str | None:
     if "unpacks" in event.tags:
         asked = event.arguments.get("download")
         return "download" if asked is not None and asked.constants == (True,) and not found.is_tried else None
+    if "fetches" in event.tags:
+        return None if event.open or found.is_tried else "fetch"
     if "opens" in event.tags:
         mode = event.arguments.get(str(row.get("mode", "")))
         modes = mode.constants if mode is not None else None

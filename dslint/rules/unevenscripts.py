@@ -226,3 +226,26 @@ def train(net, loader, optimizer, device):
         dist.all_reduce(score)
         %sepochs.report(score.item())
 """
+
+SENT = """\
+import torch
+import torch.distributed as dist
+
+
+def send(sizes, group):
+    holder = [sizes]
+    dist.broadcast_object_list(holder, src=0, group=group)
+    return torch.load(holder[0]) if isinstance(holder[0], str) else holder[0]
+
+
+def tensors(items, group):
+    is_source = dist.get_rank(group) == 0
+    if is_source:
+        sizes = [item.size() for item in items]
+        send(sizes, group)
+    else:
+        sizes = torch.load(send(None, group))
+    for number, size in enumerate(sizes):
+        tensor = items[number] if is_source else torch.zeros(size)
+        dist.broadcast(tensor, src=0, group=group)
+"""

@@ -68,3 +68,40 @@ def test_conditions() -> None:
     assert used_under("images is not None", "model(**b)") == 0
     assert used_under("self.training", "model(b)") == 0
     assert used_under("rows.sum() > 0", "model(b)") == 0
+
+
+def parts_left_out(made: str, result: str, wrap: str = "DDP(Net())") -> list[object]:
+    """The layers that a model of named parts leaves out."""
+    code = (
+        "import torch\nfrom torch import nn\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        {made}\n    def forward(self, x):\n        return {result}\nmodel = {wrap}\n" + STEP
+    )
+    return [finding.fact("layer") for finding in findings(rule, code)]
+
+
+DICT = "self.heads = nn.ModuleDict({'a': nn.Linear(4, 4), 'b': nn.Linear(4, 4)})"
+SET = "self.heads = nn.ModuleDict()\n        for k in ('a', 'b'):\n            self.heads[k] = nn.Linear(4, 4)"
+LIST = "self.outs = nn.ModuleList()\n        for i in range(3):\n            self.outs.append(nn.Linear(4, 4))"
+MADE = "self.outs = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])"
+
+
+@pytest.mark.parametrize(
+    ("made", "result", "left"),
+    [
+        (DICT, "self.heads['a'](x)", ["heads['b']"]),
+        (SET, "self.heads['a'](x)", ["heads['b']"]),
+        (LIST, "self.outs[1](self.outs[0](x))", ["outs[2]"]),
+        (MADE, "self.outs[0](x) + self.outs[-2](x)", ["outs[2]"]),
+        (DICT, "self.heads['a'](x) + self.heads['b'](x)", []),
+        (DICT, "sum(head(x) for head in self.heads.values())", []),
+        (SET, "self.heads[self.name](x)", []),
+        (LIST, "self.outs[-1](self.outs[1](self.outs[0](x)))", []),
+        (LIST.replace("range(3)", "range(size)"), "self.outs[0](x)", []),
+        (DICT.replace("nn.Linear(4, 4)})", "nn.ReLU()})"), "self.heads['a'](x)", []),
+    ],
+)
+def test_parts_that_are_named_one_by_one(made: str, result: str, left: list[str]) -> None:
+    """A part of a container is left out where all code names the parts that it reads."""
+    assert parts_left_out(made, result) == left
+    assert parts_left_out(made, result, "DDP(Net(), find_unused_parameters=True)") == []

@@ -11,6 +11,7 @@ from functools import cached_property
 from dslint.python import attributes
 from dslint.python.events import Alt, Call, Event, Lost, Seq, events, walk
 from dslint.python.machine import Machine
+from dslint.python.queries.containedparts import unread_parts
 from dslint.python.queries.counted import Counted
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.source import Module
@@ -96,6 +97,7 @@ class LeftOuts:
             found = self._judge(layer, calls[0], bodies)
             if found is not None:
                 yield found
+        yield from (LeftOut(layer, calls[0]) for layer in self._unread_parts())
 
     def _forwards(self) -> Iterator[Event]:
         if self._made is None:
@@ -120,9 +122,30 @@ class LeftOuts:
 
     # -- the layers ---------------------------------------------------------------------------------------------
 
-    def _layers(self) -> list[Layer]:
+    def _owners(self) -> list[ClassAtom]:
         owners = {a.cls.node: a.cls for a in self._modules if isinstance(a.cls, ClassAtom)}
-        found = [layer for owner in owners.values() if self._is_simple(owner) for layer in self._of_class(owner)]
+        return [owner for owner in owners.values() if self._is_simple(owner)]
+
+    def _unread_parts(self) -> Iterator[Layer]:
+        """Yield the parts of a `ModuleDict` or `ModuleList` that nothing reads, where code names those it reads."""
+        trained = {atom.node: atom for atom in self._modules - self._without_gradient}
+        for owner, (field, value) in [(each, pair) for each in self._owners() for pair in _fields(each.node)]:
+            atom = trained.get(value)
+            if atom is None or not self._m.libraries.is_class(str(atom.cls), "container"):
+                continue
+            for name, made in unread_parts(self._m, owner, field, value):
+                if self._holds(trained[made]) if made in trained else self._is_plain_layer(made):
+                    yield Layer(name, made, owner)
+
+    def _is_plain_layer(self, made: ast.expr) -> bool:
+        """Return whether an expression makes a layer of torch: what a `ModuleDict` gets item by item."""
+        word = ast.unparse(made.func) if isinstance(made, ast.Call) else ""
+        layer = f"torch.nn.{word.rpartition('.')[2]}" if word.startswith(("nn.", "torch.nn.")) else ""
+        keywords = {k.arg for k in made.keywords} if isinstance(made, ast.Call) else set()
+        return bool(layer) and self._m.libraries.is_class(layer, "layer") and not keywords & _BARE
+
+    def _layers(self) -> list[Layer]:
+        found = [layer for owner in self._owners() for layer in self._of_class(owner)]
         return sorted(found, key=lambda layer: (layer.owner.module.path, layer.made.lineno))
 
     def _is_simple(self, owner: ClassAtom) -> bool:

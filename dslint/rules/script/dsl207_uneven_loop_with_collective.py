@@ -46,6 +46,7 @@ from dslint.rules.unevenscripts import (
     OWN_ROWS,
     READER,
     SAMPLER_THAT_ROUNDS,
+    SENT,
     STOPPER,
     STREAM,
     SUMS_WHILE_TRAINED,
@@ -362,4 +363,5 @@ def infer(model):
     bad("a counter of epochs that hears of the scores on rank 0 only",
         {"train.py": STOPPER % "if dist.get_rank() == 0:\n            "}, "train.py:26"),
     good("the same on all ranks", {"train.py": STOPPER % ""}),
+    good("one rank sends the list and the others receive it", {"send.py": SENT}),
 )  # fmt: skip

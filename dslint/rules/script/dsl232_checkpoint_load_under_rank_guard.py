@@ -101,7 +101,7 @@ def _others_get_it(run: RunQuery, some: SomeRanks) -> bool:
     texts = (found.event.module.text(node) for node in functions if node is not None)
     missing = run.machine.worlds.full & ~some.lanes
     for other in events(found.entry.tree):
-        is_same = other.api.rpartition(".")[2] == method and other.node is not event.node
+        is_same = other.api.rpartition(".")[2] == method and other is not event
         if is_same and other.lanes & missing and _concerns(run, other, event):
             return True
     for later in following(found.entry.tree, event):
@@ -245,6 +245,14 @@ EXAMPLES = (
             "train.py": _HEAD
             + "if dist.get_rank() == 0:\n    engine.load_checkpoint('out', tag='a')\n"
             + "else:\n    engine.load_checkpoint('out', tag='a', load_optimizer_states=False)\n"
+        },
+    ),
+    good(
+        "both branches load through one function",
+        {
+            "train.py": (
+                _HEAD + "if dist.get_rank() == 0:\n    restore(engine, print)\nelse:\n    restore(engine, len)\n"
+            ).replace("engine", "def restore(engine, log):\n    log(engine.load_checkpoint('out'))\n\n\nengine", 1)
         },
     ),
     good(

@@ -1,11 +1,12 @@
 """A layer of a `DistributedDataParallel` model takes no part in the loss.
 
 **What.** A model of the project is wrapped in `DistributedDataParallel` without `find_unused_parameters=True`, and has
-a layer that no method uses, one that `forward` uses only under a condition that the training calls never meet (`if
-images is not None:`, and no images are passed), one that some steps use and others do not (`epoch < warmup`), or one
-that gives an output of the model which no step reads (`logits, _ = model(x)`), or one that only another forward pass
-with a backward pass of its own uses (`model(x, "actor")`, then `model(x, "critic")`). The same of a model that
-`accelerator.prepare` wraps, where the run has several processes and neither DeepSpeed nor FSDP.
+a layer that no method uses, as one of a `ModuleDict` whose layers are all named, one that `forward` uses only under a
+condition that the training calls never meet (`if images is not None:`, and no images are passed), one that some steps
+use and others do not (`epoch < warmup`), or one that gives an output of the model which no step reads (`logits, _ =
+model(x)`), or one that only another forward pass with a backward pass of its own uses (`model(x, "actor")`, then
+`model(x, "critic")`). The same of a model that `accelerator.prepare` wraps, where the run has several processes and
+neither DeepSpeed nor FSDP.
 
 **Why it hurts.** DDP waits for the gradient of every parameter before a step is done. A parameter that got none makes
 the *next* forward raise `RuntimeError: Expected to have finished reduction in the prior iteration`. Where only some

@@ -36,6 +36,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.passes import Pass, repeated_passes
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.shufflescripts import AGAIN, ENDLESS, ENDLESS_STEPS
 from dslint.rules.snippets import EPOCH_RUNNER, SAMPLED_DATA
 from dslint.rules.trainingloaders import is_taken
 
@@ -69,7 +70,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     reported: set[int] = set()
     for found in repeated_passes(run) if makers else ():
         for made in makers.get(id(found.loader), ()):
-            if id(made.node) in reported or _is_fresh(run, made, found.outer[1]):
+            if id(made.node) in reported or _is_fresh(run, made, found):
                 continue
             modules = {**found.modules, made.module: None}
             if not _is_told(made, told, modules) and any(_names(module, _UPDATES) for module in modules):
@@ -113,12 +114,16 @@ def _is_passed_on(run: RunQuery, made: Event) -> bool:
     return any(atom in run.machine.escaped for atom in instances(made.result))
 
 
-def _is_fresh(run: RunQuery, made: Event, outer: ast.AST) -> bool:
+def _is_fresh(run: RunQuery, made: Event, found: Pass) -> bool:
     """Return whether the sampler is made anew in each epoch, perhaps for other data or with another seed."""
-    return any(
-        h.event.node is made.node and any(isinstance(n, Loop) and n.node is outer for n in h.around)
-        for h in run.occurrences(*made.tags)
-    )
+    outer = found.outer[1]
+    for h in run.occurrences(*made.tags):
+        loops = [node for node in h.around if isinstance(node, Loop) and h.event.node is made.node]
+        # A generator that begins its loader again runs inside of the loop that asks it for items.
+        is_once = found.loader in run.machine.restarts and loops and loops[-1].node is outer
+        if any(loop.node is outer for loop in loops) and not is_once:
+            return True
+    return False
 
 
 def _is_told(made: Event, told: list[Event], modules: dict[Module, None]) -> bool:
@@ -216,6 +221,20 @@ EXAMPLES = (
             + "        train_epoch(model, loader)\n        step += len(loader)\n"
         },
         at="train.py:16",
+    ),
+    bad(
+        "a generator that begins the loader again when it ends",
+        {"train.py": _HEAD + ENDLESS % "" + ENDLESS_STEPS % "loader"},
+        at="train.py:15",
+    ),
+    bad(
+        "an iterator of the project that begins again",
+        {"train.py": _HEAD + AGAIN + ENDLESS_STEPS % "loader"},
+        at="train.py:20",
+    ),
+    good(
+        "the generator tells the sampler",
+        {"train.py": _HEAD + ENDLESS % "loader.sampler.set_epoch(epoch)\n        " + ENDLESS_STEPS % "loader"},
     ),
     bad(
         "the loader that DeepSpeed makes",

@@ -40,6 +40,8 @@ from dslint.rules.pathscripts import (
     BOTH,
     DATA,
     DECORATED,
+    FETCHED,
+    FETCHES,
     FILES,
     KEPT,
     MAIN,
@@ -75,11 +77,13 @@ _MESSAGES = {
     "remove": "Every rank removes the same path: the second one gets `FileNotFoundError`",
     "move": "Every rank moves the same path: the second one gets `FileNotFoundError`",
     "download": "Every rank downloads this data set into one folder: a rank may read what another has half written",
+    "fetch": "Every rank downloads this file to one path: a rank may read what another has half written",
     "write": "Every rank writes this file: the last one wins, and simultaneous writes corrupt it",
 }
 _HINTS = {
     "folder": "Pass `exist_ok=True`",
     "download": "Download on one rank of each machine, let the others wait at a barrier, then open it on all of them",
+    "fetch": "Download on one rank of each machine, let the others wait at a barrier, then open it on all of them",
     "write": "Write it on rank 0 only, or put the rank into its name",
     "": "Do it on rank 0 only, and let the others wait at a barrier",
 }
@@ -95,7 +99,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in reached:
         event, row = found.event, row_of(run, found.event)
         does, name = does_to_path(found, row), str(row.get("path", ""))
-        if does is None or (does == "download" and event.api in fetched):
+        if does is None or (does in ("download", "fetch") and event.api in fetched):
             continue
         if not is_shared_path(run, event, name, listings if does in ("remove", "move", "write") else frozenset()):
             continue
@@ -118,10 +122,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[str]:
-    """Return the data sets that some processes fetch elsewhere, so that the others find them."""
-    every = {id(found.event.node) for found in reached}
-    others = (h.event for h in run.happenings("unpacks") if id(h.event.node) not in every)
-    return frozenset(event.api for event in others if not is_stated(event, "download", False))
+    """Return the calls by which some processes fetch files elsewhere, so that the others find them."""
+    every, full = {id(found.event.node) for found in reached}, run.machine.worlds.full
+    others = [h.event for h in run.happenings("unpacks") if id(h.event.node) not in every]
+    found = {event.api for event in others if not is_stated(event, "download", False)}
+    # Also by the same call, in a function that some ranks have run before.
+    fetches = [h.event for h in run.occurrences("fetches")]
+    return frozenset(found | {e.api for e in fetches if e.lanes != full or id(e.node) not in every})
 
 
 _PPO = """\
@@ -169,6 +176,13 @@ EXAMPLES = (
     good("a decorator of the project keeps the other ranks away", {"runner.py": DECORATED}),
     bad("a data set that every rank downloads", {
         "data.py": DATA % ("", "True"), "train.py": READS % ("", "", "")}, "data.py:5"),
+    bad("a file that every rank downloads if it is missing", {
+        "data.py": FETCHED, "train.py": FETCHES % ""}, "data.py:13"),
+    bad("a file that the data set fetches itself", {
+        "data.py": FETCHED.replace("urlretrieve(url, path)", "download_url(url, root)"), "train.py": FETCHES % ""},
+        "data.py:13"),
+    good("rank 0 has fetched the file before", {"data.py": FETCHED, "train.py": FETCHES % (
+        "if dist.get_rank() == 0:\n    Captions('data')\ndist.barrier()\n")}),
     bad("a flag that the call gives", {
         "data.py": DATA % (", fetch", "fetch"), "train.py": READS % ("", "", ", fetch=True")}, "data.py:5"),
     good("the data set must be there", {

@@ -70,9 +70,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.occurrences("loads", "reads-file"):
         if not found.event.may and _is_for_all(found):
             yield from _without_path(run, found.event)
+    full = run.machine.worlds.full
     told: set[ast.AST] = set()
     for found in run.happenings("missing-object", "needs-run"):
-        if found.event.may or not _is_for_all(found):
+        if found.event.may or not _is_for_all(found) or (found.event.lanes == full and _asks_for_rank(found)):
             continue
         if "needs-run" in found.event.tags:
             yield from _without_run(run, found.event, started)
@@ -89,6 +90,11 @@ def _is_for_all(found: Happening) -> bool:
     tests = [node for node in found.around if isinstance(node, Alt)]
     texts = (node.module.text(getattr(node.node, "test", node.node)) for node in tests)
     return not any(node.varies & (LOST | UNSURE | OWN) for node in tests) and not any(map(_ASKS.search, texts))
+
+
+def _asks_for_rank(found: Happening) -> bool:
+    """Return whether a test of a rank is around an event: in a group whose members nobody knows, if all may pass."""
+    return any(isinstance(node, Alt) and node.varies & RANKED for node in found.around)
 
 
 def _without_run(run: RunQuery, event: Event, started: list[Event]) -> Iterator[Finding]:

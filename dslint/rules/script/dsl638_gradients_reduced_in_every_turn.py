@@ -1,8 +1,8 @@
 """Gradients are accumulated by hand over several micro batches, and reduced over the ranks in each of them.
 
 **What.** The loop of a model in DDP, or of one that accelerate has prepared, runs the backward pass in every turn and
-the step of the optimizer in every n-th: `if (step + 1) % accumulation == 0: optimizer.step()`. Nothing switches the
-reduction off in between.
+the step of the optimizer in every n-th: `if (step + 1) % accumulation == 0: optimizer.step()`; or a loop inside goes
+through the micro batches of one step. Nothing switches the reduction off in between.
 
 **Why it hurts.** `DistributedDataParallel` reduces all gradients over all ranks in every backward pass. With 16 micro
 batches for a step 15 of 16 reductions are for nothing, and in each turn all ranks wait for the slowest one. The result
@@ -22,13 +22,14 @@ instead of 2.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Loop
 from dslint.python.queries.turns import Turns
-from dslint.python.values import Const
+from dslint.python.values import Const, Tuple
 from dslint.rules.accelerators import ACCELERATOR
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddppasses import PLUGINS, is_reduced
@@ -40,7 +41,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="gradients are accumulated by hand, and DDP reduces them in every micro batch: no `no_sync`",
-    markers=(r"DistributedDataParallel|DDP|Accelerator", r"backward\(", r"%"),
+    markers=(r"DistributedDataParallel|DDP|Accelerator", r"backward\(", r"%|\bfor\b"),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
         "https://huggingface.co/docs/accelerate/concept_guides/gradient_synchronization",
@@ -71,6 +72,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
         turns = Turns(run.machine, loop)
         mine = [step for step in steps if any(node is loop for node in step.around)]
         divisors = {turns.divisor(turns.tests(step.around, step.event)) for step in mine}
+        if not mine and _is_group(run, found, loop):
+            after = _step_after(found, loop, steps)
+            size = _turns(run, loop)
+            if after is not None and size != 1:
+                seen.add(id(found.event.node))
+                yield _finding(run, found, after, size)
+            continue
         divisor = divisors.pop() if len(divisors) == 1 else None
         # A backward pass that runs in some turns only may be the last of its group.
         if divisor is None or turns.divisor(turns.tests(found.around, found.event)) is not None:
@@ -79,6 +87,43 @@ def query(run: RunQuery) -> Iterator[Finding]:
         size = _size(run, divisor)
         if size != 1 or not isinstance(divisor, Const):
             yield _finding(run, found, mine[0], size)
+
+
+def _is_group(run: RunQuery, found: Happening, loop: Loop) -> bool:
+    """Return whether a loop goes through the micro batches of one step: by a count, or the parts of a batch."""
+    if not isinstance(loop.node, ast.For) or found.event.lanes != run.machine.worlds.full:
+        return False
+    over = loop.node.iter
+    is_cut = isinstance(over, ast.Call) and getattr(over.func, "attr", "") in ("chunk", "split", "tensor_split")
+    runs = (h for h in run.occurrences("ddp-forward", "forward") if any(node is loop for node in h.around))
+    return (loop.counts or is_cut) and any(runs)
+
+
+def _step_after(found: Happening, loop: Loop, steps: list[Happening]) -> Happening | None:
+    """Return the step that comes once after all turns of a loop, in the turn of the loop around it."""
+    outer = next((n for n in reversed(found.around[: found.around.index(loop)]) if isinstance(n, Loop)), None)
+    for step in steps:
+        loops = [node for node in step.around if isinstance(node, Loop)]
+        if step.entry is found.entry and outer is not None and loops and loops[-1] is outer:
+            return step
+    return None
+
+
+def _turns(run: RunQuery, loop: Loop) -> int | None:
+    """Return how many turns a loop has, by the code or by the default of an option."""
+    items = loop.subject.single if loop.subject is not None else None
+    if isinstance(items, Tuple):
+        return len(items.items)
+    over = loop.node.iter if isinstance(loop.node, ast.For) else None
+    counted = over.args[-1] if isinstance(over, ast.Call) and over.args else None
+    word = getattr(counted, "attr", "") or getattr(counted, "id", "")
+    known = {
+        value.constants[0]
+        for key, value in run.machine.defaults.items()
+        if isinstance(key, tuple) and key[-1] == word and value.constants is not None and len(value.constants) == 1
+    }
+    number = known.pop() if len(known) == 1 else None
+    return number if type(number) is int else None
 
 
 def _is_other(run: RunQuery) -> bool:
@@ -140,6 +185,21 @@ def main(loader):
 if __name__ == "__main__":
     main(torch.load("loader.pt"))
 """
+_INNER = (
+    _DDP.partition("    for step,")[0]
+    + """\
+    batches = iter(loader)
+    for step in range(1000):
+        for micro in range(%s):
+            model(next(batches)).mean().backward()
+            %s
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def main"""
+    + _DDP.partition("def main")[2].replace("%s", "8")
+)
 _LOSS = "(model(x) - y).square().mean().backward()"
 _EVERY = "(step + 1) % args.accumulation == 0"
 _LOCAL = """\
@@ -180,6 +240,17 @@ EXAMPLES = (
     bad("a number in the code", {"train.py": _DDP % (_LOSS, "step % 4 == 3", "8")}, at="train.py:10 warning"),
     bad("none by default", {"train.py": _DDP % (_LOSS, _EVERY, "1")}, at="train.py:10 info"),
     bad("a model that accelerate prepares", {"train.py": _ACCELERATE % ("16", "")}, at="train.py:10 warning"),
+    bad(
+        "a loop over the micro batches of a step",
+        {"train.py": _INNER % ("4", "print(micro)")},
+        at="train.py:12 warning",
+    ),
+    bad(
+        "as many as an option says",
+        {"train.py": _INNER % ("args.accumulation", "print(micro)")},
+        at="train.py:12 warning",
+    ),
+    good("a step for each of them", {"train.py": _INNER % ("4", "optimizer.step()")}),
     good("the reduction is off in between", {"train.py": _DDP % (_LOCAL, _EVERY, "8")}),
     good("a step in every turn", {"train.py": _DDP % (_LOSS, "step >= 0", "8")}),
     good("a group of one", {"train.py": _ACCELERATE % ("1", "")}),
