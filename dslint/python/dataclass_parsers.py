@@ -9,7 +9,7 @@ from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT
 from dslint.python.joins import join
-from dslint.python.launches import field_option
+from dslint.python.launches import field_option, library_field
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.values import (
@@ -103,9 +103,9 @@ def _library_inputs(m: Machine, path: str, atom: Instance) -> Arguments:
         if parameter.arg == "local_rank":
             continue
         kind = f"builtins.{type(default.value).__name__}" if isinstance(default, ast.Constant) else ""
-        found.keywords[parameter.arg] = namespaces.input_of(
-            atom, parameter.arg, kind if kind in namespaces.TYPES.values() else ""
-        )
+        kind = kind if kind in namespaces.TYPES.values() else ""
+        told = library_field(m, parameter.arg, kind)
+        found.keywords[parameter.arg] = told or namespaces.input_of(atom, parameter.arg, kind)
     return found
 
 

@@ -38,7 +38,8 @@ class Launch:
     `given` are the options whose value the command writes out, by destination; `left` those that it certainly leaves
     out, with the default where that is a constant of the parser. `words` are `sys.argv`, where all are known.
     `environment` holds variables that the command exports with a known value. `facts` are those of the context of a
-    script (`world_size`, `zero_stage` ...), of this command alone.
+    script (`world_size`, `zero_stage` ...), of this command alone. `places` say where the options that are given stand,
+    in the command or in a file of arguments. `is_whole`: no others are given.
     """
 
     place: Location
@@ -48,6 +49,8 @@ class Launch:
     words: tuple[str, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Fact[object]] = field(default_factory=dict)
+    places: Mapping[str, Location] = field(default_factory=dict, compare=False)
+    is_whole: bool = False
 
     @property
     def worlds(self) -> Worlds | None:
@@ -100,6 +103,7 @@ def common(launches: Sequence[Launch]) -> Launch:
         words=first.words if all(o.words == first.words for o in launches) else None,
         environment={n: first.environment[n] for n in variables},
         facts={name: _agreed([o.facts.get(name, absent()) for o in launches]) for name in first.facts},
+        is_whole=all(o.is_whole and o.given.keys() == first.given.keys() for o in launches),
     )
 
 
@@ -218,6 +222,29 @@ def field_option(heap: Heap, name: str, type_: str) -> Value | None:
     return const(fact.get()) if fact is not None and fact.is_known and type(fact.value) in PLAIN else None
 
 
+def library_field(heap: Heap, name: str, type_: str) -> Value | None:
+    """What a field of a class of a library gets from the command or its file of arguments; `type_` as it declares."""
+    launch = asked(heap)
+    if launch is None or launch.kind not in FIELDS or name not in launch.given or not type_:
+        return None
+    value, short = launch.given[name], type_.rpartition(".")[2]
+    if isinstance(value, str):
+        value = text_value(value, short)
+    fits = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+    return const(value) if type(value) in fits.get(short, ()) else None
+
+
+def text_value(text: str, type_: str) -> object:
+    """What a parser of dataclasses makes of a text for a field of a plain type; the text itself where it refuses it."""
+    if type_ == "bool":
+        low = text.lower()
+        return low in TRUE_WORDS if low in (*TRUE_WORDS, *FALSE_WORDS) else text
+    try:
+        return int(text) if type_ == "int" else float(text) if type_ == "float" else text
+    except ValueError:
+        return text
+
+
 def exported(heap: Heap, name: str) -> Value | None:
     """The value of an environment variable that the launch file exports."""
     launch = asked(heap)
@@ -266,6 +293,9 @@ def words(m: Machine) -> Value | None:
     return new_list(m, m.frame.call or m.frame.module.tree, [const(word) for word in launch.words])
 
 
+# What `HfArgumentParser` takes for a switch.
+TRUE_WORDS = ("yes", "true", "t", "y", "1")
+FALSE_WORDS = ("no", "false", "f", "n", "0")
 # Parsers that fill the fields of dataclasses.
 FIELDS = ("hf", "trl")
 # What a constant of an option may be.

@@ -75,6 +75,16 @@ class RunQuery:
         for name in [name for name in self.__dict__ if name not in ("path", "context")]:
             del self.__dict__[name]
 
+    def given_at(self, *names: str) -> tuple[Location, ...]:
+        """Return where the command that starts this run, or its file of arguments, gives these options."""
+        places = self.machine.launch.places if self.machine.launch is not None else {}
+        return tuple(places[name].labelled(f"`{name}`") for name in names if name in places)
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether the command that starts this run certainly does not give an option."""
+        launch = self.machine.launch
+        return launch is not None and launch.is_whole and name not in launch.given
+
     def trees(self) -> Iterator[tuple[Entry, Seq]]:
         """Yield the tree of each entry."""
         for entry in self.entries:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch_helpers import plan_of
 
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
@@ -29,7 +30,8 @@ INCIDENT = Path(__file__).parents[1] / "fixtures" / "projects" / "xtuner-8-nodes
 
 def _probed(code: str, text: str) -> tuple[str, dict[str, Any]]:
     (doc,) = read_launch_docs(SourceFile("run.sh", text), "shell")
-    finding = next(iter(import_module(BY_CODE[code].module).check(doc, Context())))
+    judged = plan_of(text, {"train.py": "print()\n"}) if BY_CODE[code].kind == "plan" else doc
+    finding = next(iter(import_module(BY_CODE[code].module).check(judged, Context())))
     found = of_finding(Subject(finding, text))
     assert found is not None
     return f"{found[0].experiment.name}/{found[1].name}", dict(found[1].params)

@@ -58,7 +58,8 @@ def read_command(
         parsed = _wrapper_options(head)
         before = dict(seen)
         hand_over(head.adapter.name, head.rest[: len(head.rest) - len(parsed.rest)], parsed, seen)
-        lost = {n: f for n, f in before.items() if n and n not in seen and f.is_known and not is_directive(n)}
+        set_here = {n: f for n, f in before.items() if n and (f.is_known or f.origins) and not is_directive(n)}
+        lost = {name: fact for name, fact in set_here.items() if name not in seen}
         found.withheld.update(lost)
         inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs, programs)
         if isinstance(inner, Shell):

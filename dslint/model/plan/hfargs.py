@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
-from dslint.model.plan.parser.values import FALSE_WORDS, TRUE_WORDS
+from dslint.python.launches import FALSE_WORDS, TRUE_WORDS
 
 Arguments = Mapping[str, Fact[Any]]
 

@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.launch.devices import number
 from dslint.model.launch.launchers.base import World
 from dslint.model.plan.appearing import is_mentioned, is_written, may_appear
 from dslint.model.plan.files import Files
 from dslint.model.plan.mpihosts import LAUNCHERS, host_lines, mpi_counts
+from dslint.model.plan.tree import files_by_name
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
 _COMMENT = r"^\s*#.*"
 # What the launcher reads where no option names a file (deepspeed 0.19.8 ``launcher/runner.py``: ``DLTS_HOSTFILE``).
 _DEFAULT = "/job/hostfile"
+# Where a project may tell its readers to write it.
+_DOCUMENTS, _MOST_DOCUMENTS = (".md", ".rst"), 200
 # Host -> how many processes, or which of its slots.
 Hosts = dict[str, list[int]]
 
@@ -29,7 +33,8 @@ class HostfileProblem:
     ``--exclude``.
 
     ``location`` is the line of the file, or the word that names it or asks too much; ``first`` where a host stands
-    already, or where the file says less: ``count`` hosts, or slots of a host.
+    already, or where the file says less: ``count`` hosts, or slots of a host. ``unnamed``: the command asks for several
+    nodes, ``text`` of them, and nobody speaks of a hostfile.
     """
 
     kind: str
@@ -42,7 +47,9 @@ class HostfileProblem:
 def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | None:
     """The first thing that ``deepspeed.launcher.runner`` does not like about the hostfile of a command."""
     flag = command.launcher_flag("-H", "--hostfile") if command.launcher == "deepspeed" else None
-    if flag is None or flag.value is None or not flag.value.text:
+    if flag is None:
+        return _unnamed(command, files)
+    if flag.value is None or not flag.value.text:
         return None
     text, raw = flag.value.text, flag.value.raw
     path = files.find(text)
@@ -53,6 +60,29 @@ def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | 
     if is_written(files, text, raw) or is_mentioned(files, text, raw):
         return None
     return _problem(source, text, flag.value.location) or _too_few(command, source)
+
+
+def _unnamed(command: LaunchCommand, files: Files) -> HostfileProblem | None:
+    """``--num_nodes 2`` where neither the launch file nor a document of the project speaks of a hostfile."""
+    flag = command.launcher_flag("--num_nodes") if command.launcher == "deepspeed" else None
+    nodes = number(flag)
+    if flag is None or nodes is None or nodes < 2 or command.hides_options:
+        return None
+    source = files.workspace.read(files.launch_path)
+    if source is None or "hostfile" in source.text or _is_documented(files):
+        return None
+    return HostfileProblem("unnamed", str(nodes), flag.location)
+
+
+def _is_documented(files: Files) -> bool:
+    """A document of the project tells its readers of the file that DeepSpeed reads by default."""
+    names = files_by_name(files.launch_path, files.workspace)
+    paths = [path for name, found in names.items() if name.lower().endswith(_DOCUMENTS) for path in found]
+    return any(files.workspace.memo("default hostfile", path, _speaks) for path in paths[:_MOST_DOCUMENTS])
+
+
+def _speaks(source: SourceFile) -> bool:
+    return _DEFAULT in source.text
 
 
 def _too_few(command: LaunchCommand, source: SourceFile) -> HostfileProblem | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, known
-from dslint.core.source import OUTSIDE
+from dslint.core.source import OUTSIDE, Location
 from dslint.model.deepspeed.batch import accumulation_of
 from dslint.model.launch.launchers.environment import sets
-from dslint.python.launches import FIELDS, PLAIN, Launch
+from dslint.model.trainerargs import fields_ever
+from dslint.python.launches import FIELDS, PLAIN, Launch, text_value
 
 if TYPE_CHECKING:
+    from dslint.model.plan.parser.options import Passed, ScriptParser
     from dslint.model.plan.runplan import RunPlan
 
 _NOTHING = object()
@@ -27,7 +29,7 @@ def launches_of(plans: Sequence[RunPlan]) -> tuple[Launch, ...]:
     """The different launches among the plans of a script; of what only documents say the ZeRO stages alone."""
     from dslint.model.plan.recipe import NO_COMMAND
 
-    if any(plan.command.launcher == NO_COMMAND or plan.recipe is not None for plan in plans):
+    if any(plan.command.launcher == NO_COMMAND for plan in plans):
         return ()
     found: dict[str, Launch] = {}
     for plan in plans:
@@ -53,7 +55,21 @@ def _documented(plans: Sequence[RunPlan]) -> tuple[Launch, ...]:
 def _launch(plan: RunPlan) -> Launch:
     given, left = _options(plan)
     kind = plan.parser.kind if plan.parser is not None else ""
-    return Launch(plan.command.location, kind, given, left, _words(plan), _environment(plan), facts_of(plan))
+    words, variables, places = _words(plan), _environment(plan), _places(plan, given)
+    is_whole = bool(given) and plan.given is not None and (plan.given.is_whole or plan.recipe is not None)
+    return Launch(plan.command.location, kind, given, left, words, variables, facts_of(plan), places, is_whole)
+
+
+def _places(plan: RunPlan, given: Iterable[str]) -> dict[str, Location]:
+    """Where the options stand that are given: on the command line, which wins, or in a file of arguments."""
+    found: dict[str, Location] = {}
+    for name in given:
+        fact = plan.passed.get(name)
+        if fact is not None and fact.origins:
+            found[name] = fact.origins[0]
+        elif plan.recipe is not None and plan.recipe.has(f"/{name}"):
+            found[name] = plan.recipe.value(f"/{name}")
+    return found
 
 
 def facts_of(plan: RunPlan) -> dict[str, Fact[object]]:
@@ -71,9 +87,13 @@ def facts_of(plan: RunPlan) -> dict[str, Fact[object]]:
 def _options(plan: RunPlan) -> tuple[dict[str, object], dict[str, Fact[object]]]:
     """The options that the command gives, and those that it leaves out."""
     parser, told = plan.parser, plan.given
-    if parser is None or told is None or parser.kind not in ("argparse", *FIELDS) or told.problems or not told.values:
+    if parser is None or told is None or parser.kind not in ("argparse", *FIELDS):
         return {}, {}
-    given: dict[str, object] = {}
+    stated = _of_file(plan, parser, told) if parser.kind in FIELDS else {}
+    problems = [p for p in told.problems if p.kind != "missing" or p.option is None or p.option.dest not in stated]
+    if problems or not (told.values or stated):
+        return {}, {}
+    given = {**stated, **_of_library(plan, parser)}
     left: dict[str, Fact[object]] = {}
     for option in parser.options:
         fact = told.values.get(option.dest)
@@ -82,9 +102,34 @@ def _options(plan: RunPlan) -> tuple[dict[str, object], dict[str, Fact[object]]]
             value = str(value) if isinstance(value, str) else value  # the words of a command know their place, too
             if type(value) in PLAIN:
                 given[option.dest] = value
+        elif option.dest in stated:
+            continue
         elif told.is_whole and (parser.is_closed or parser.lets_pass) and not parser.reads_file:
             left[option.dest] = Fact("known", fact.value) if fact is not None and fact.is_known else Fact("absent")
     return given, left
+
+
+def _of_file(plan: RunPlan, parser: ScriptParser, told: Passed) -> dict[str, object]:
+    """The plain values of a file of arguments; what stands on the command line wins over it."""
+    data = plan.recipe.data if plan.recipe is not None else None
+    if not isinstance(data, dict) or plan.command.may_hide_flags():
+        return {}
+    types = {option.dest: option.type for option in parser.options}
+    return {
+        name: text_value(value, types[name]) if isinstance(value, str) and types.get(name) in _CONVERTED else value
+        for name, value in data.items()
+        if isinstance(name, str) and name not in told.seen and type(value) in PLAIN
+    }
+
+
+def _of_library(plan: RunPlan, parser: ScriptParser) -> dict[str, object]:
+    """The texts of options that are fields of a class of a library, which knows their types."""
+    if not parser.libraries or parser.kind not in FIELDS or plan.command.may_hide_flags():
+        return {}
+    own = {option.dest for option in parser.options}
+    names = {name for owner in parser.libraries for name in fields_ever(owner)} - own
+    texts = {name: fact.get_or(None) for name, fact in plan.passed.items() if name in names}
+    return {name: str(text) for name, text in texts.items() if text is not None}
 
 
 def _words(plan: RunPlan) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Variables that a launch file sets for its script and never exports."""
+"""Variables that a launch file sets for its script and that do not arrive: never exported, or kept back by `srun`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ _GIVING = frozenset({"torchrun", "deepspeed", "accelerate"})
 
 
 def left_in_shell(command: LaunchCommand, reads: Set[str], workspace: Workspace) -> Iterator[tuple[str, Location]]:
-    """The names that the script reads and the file neither exports nor uses itself, with the places of their values."""
+    """The names that the script reads and the file neither exports nor uses itself, with the places of their values.
+
+    And those that ``srun`` does not hand to it: ``--export=NONE``.
+    """
     if command.in_docs or not reads:
         return
     given = _GIVEN if command.launcher in _GIVING else frozenset()
     asked = reads - given
+    for name, fact in command.withheld.items() if command.launcher == "srun" else ():
+        if name in asked - _GIVEN and fact.origins and not is_for_every_process(name):
+            yield name, fact.origins[0]
     wanted = [(name, place) for name, place in kept(command) if name in asked and not is_for_every_process(name)]
     source = workspace.read(command.location.path) if wanted else None
     for name, place in wanted:

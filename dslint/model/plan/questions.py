@@ -67,5 +67,12 @@ def ranks_question() -> Question:
     return Question("ranks", _names((*apis, *spawning)), tags=frozenset({"spawns"}), apis=apis, effort=_EFFORT)
 
 
+@cache
+def loaders_question() -> Question:
+    """Return the question for the loaders that a script makes."""
+    words = _names(libraries().tagged(frozenset({"makes-loader"})))
+    return Question("loaders", words, tags=frozenset({"makes-loader"}), is_open=True, effort=_EFFORT, steps=_STEPS)
+
+
 def _names(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path.rpartition(".")[2] for path in paths)

@@ -31,6 +31,7 @@ from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.degrees import Degrees, misfit_degrees
 from dslint.model.plan.files import Files, other_spelling
+from dslint.model.plan.groupnumbers import GroupNumber, NoNumber, group_numbers, no_number
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
@@ -55,6 +56,7 @@ from dslint.model.plan.recipe import (
     started_by_hand,
 )
 from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
+from dslint.model.plan.sharedmemory import Container, small_container
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
@@ -114,6 +116,8 @@ class RunPlan:
     ``layer_class``: a class of layers for FSDP that the model does not have; ``unexported``: variables for the script
     that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for,
     ``machines`` how many machines, where nothing tells of others.
+    ``no_number``: an option that its process group needs as a number, and that is none.
+    ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
@@ -165,6 +169,8 @@ class RunPlan:
     own_devices: OwnDevices | None = None
     local_device: Location | None = None
     machines: Fact[int] = field(default_factory=absent)
+    container: Container | None = None
+    no_number: NoNumber | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -332,6 +338,10 @@ def _planned(
     return _with_sizes(plan, files, around)
 
 
+def _numbers(script: str | None, workspace: Workspace) -> tuple[GroupNumber, ...]:
+    return (script and workspace.memo("group numbers", script, partial(group_numbers, workspace=workspace))) or ()
+
+
 def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
     """The plan with what its command, script and configs say about ranks, degrees and devices beside each other."""
     command, script, workspace = plan.command, plan.script, files.workspace
@@ -352,5 +362,7 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         mesh=mesh_of(command, script, plan.given, files) if plan.world_size.is_known else None,
         own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
         local_device=workspace.memo("local device", script, local_device) if script is not None else None,
+        no_number=no_number(_numbers(script, workspace), plan.parser, plan.given),
+        container=small_container(command, around, script, given),
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dslint.core.fact import Fact, known
 from dslint.core.source import Span
 from dslint.model.shell.pieces import Value
-from dslint.model.shell.slurm import sbatch_directives
+from dslint.model.shell.slurm import EXPORT, sbatch_directives
 from dslint.parse.shell import ShellDoc
 
 # Keys of facts: ``SBATCH_NODES``, ``PBSJOB_NODES``, ``BSUB_SLOTS``; ``MACHINE_GPUS`` where a command starts on this
@@ -64,7 +64,11 @@ def job_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
 
 def job_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
     """What the queue puts into the environment of a batch script because of its directives."""
-    return {
+    exported = directives.get(EXPORT)
+    for_steps = {}
+    if exported is not None and exported.get_or("") == "NONE":  # it counts for each `srun` of the job, too
+        for_steps["SLURM_EXPORT_ENV"] = Value("NONE", None, exported.origins)
+    return for_steps | {
         variable: Value(fact.get(), None, fact.origins)
         for name, variables in _VARIABLES.items()
         if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()

@@ -35,6 +35,8 @@ def changed_directory(arguments: list[str], script: str, scope: Scope, world: Wo
     if _is_from_the_top(raw, target, script):
         return known(posixpath.normpath(target))
     cwd: Fact[str] = resolve(scope.directory, world)
+    if cwd.is_unknown and scope.remote and raw != target:
+        cwd = absent()  # `ssh host "cd $HERE && ..."`: the path is that of the machine which has expanded it
     if cwd.is_unknown:
         return cwd
     path = posixpath.normpath(posixpath.join(cwd.get_or(""), target))

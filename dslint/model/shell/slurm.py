@@ -24,6 +24,8 @@ _KEYS = {
     "-G": "SBATCH_GPUS",
     "--gpus": "SBATCH_GPUS",
 }
+# What `sbatch --export` hands over to the job, and by that to its steps.
+EXPORT = "SBATCH_EXPORT"
 # Between the parts of a heterogeneous job.
 _NEXT_PART = ("hetjob", "packjob")
 _WORD = re.compile(r"[^\s\"']+(?:\"[^\"]*\"|'[^']*')?")
@@ -51,6 +53,9 @@ def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
             key = _KEYS.get(name)
             if key is not None and value:
                 facts[key] = _fact(shell, place, value)
+            elif name == "--export" and value:
+                span = Span(place, place + len(f"{name}={value}"))
+                facts[EXPORT] = known(value, shell.source.location(span, f"#SBATCH {name}={value}"))
     return facts
 
 

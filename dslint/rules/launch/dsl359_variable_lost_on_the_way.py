@@ -1,13 +1,14 @@
 """**What.** A script exports a variable that the processes of the run read (`NCCL_SOCKET_IFNAME`,
 `CUDA_VISIBLE_DEVICES`, `PYTORCH_CUDA_ALLOC_CONF`), and starts the launcher where it does not arrive: in a container
 (`docker run` without `-e`), on the other hosts of Open MPI's `mpirun` (without `-x`), on another machine (`ssh`), in
-a Ray job, in the tasks of `srun --export=NONE`, or through `sudo`.
+a Ray job, in the tasks of `srun --export=NONE`, or through `sudo`. `#SBATCH --export=NONE` counts for each `srun` of
+the job, too: what the job script exports does not arrive.
 
 **Why it hurts.** The run continues as if the variable were not there: NCCL takes another interface and the ranks never
 meet, or all GPUs are used. The line that sets it is there for all to read.
 
 **Fix.** Hand it on: `docker run -e NCCL_SOCKET_IFNAME ...`, `ssh host NCCL_SOCKET_IFNAME=eth0 torchrun ...`,
-`--runtime-env-json` of Ray.
+`--runtime-env-json` of Ray. `unset SLURM_EXPORT_ENV` in a job with `--export=NONE`, or `srun --export=ALL`.
 
 **When it stays quiet.** For variables that are passed on by name, from a file or in the command itself, for those
 that only print (`NCCL_DEBUG`), and when words of the program that is around cannot be read.
@@ -35,7 +36,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="A variable is exported, and the launcher runs where it does not arrive",
     references=("https://docs.docker.com/reference/cli/docker/container/run/#env",),
-    needs=("/NCCL_|CUDA_VISIBLE_DEVICES|PYTORCH_/",),
+    needs=("/NCCL_|CUDA_VISIBLE_DEVICES|PYTORCH_|MASTER_(?:ADDR|PORT)/",),
     no_experiment="it takes a container or another machine; tests run the programs that can be had",
 )
 
@@ -62,11 +63,29 @@ EXAMPLES = (
         },
         "run.sh:1 warning",
     ),
+    bad(
+        "a job that hands over nothing",
+        {
+            "job.sh": f"#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --export=NONE\n{_SET}srun {_RUN}",
+            **_SCRIPT,
+        },
+        "job.sh:4 warning",
+    ),
+    good(
+        "such a job that switches it off",
+        {
+            "job.sh": f"#!/bin/bash\n#SBATCH --export=NONE\nunset SLURM_EXPORT_ENV\n{_SET}srun {_RUN}",
+            **_SCRIPT,
+        },
+    ),
     good("all variables and one more", {"run.sh": f"{_SET}srun --export=ALL,SEED=1 {_RUN}", **_SCRIPT}),
     good("named for the tasks", {"run.sh": f"{_SET}srun --export=NCCL_SOCKET_IFNAME {_RUN}", **_SCRIPT}),
     good("handed on by Open MPI", {"run.sh": f"{_SET}{_MPI % '-x NCCL_SOCKET_IFNAME'}", **_SCRIPT}),
     good("one host", {"run.sh": f"{_SET}{(_MPI % '').replace(',b:8', '')}", **_SCRIPT}),
-    good("passed on by name", {"run.sh": f"{_SET}docker run --gpus all -e NCCL_SOCKET_IFNAME image {_RUN}", **_SCRIPT}),
+    good(
+        "passed on by name",
+        {"run.sh": f"{_SET}docker run --gpus all --ipc=host -e NCCL_SOCKET_IFNAME image {_RUN}", **_SCRIPT},
+    ),
     good("in the command", {"run.sh": f"{_SET}ssh node1 'NCCL_SOCKET_IFNAME=eth0 {_RUN.strip()}'\n", **_SCRIPT}),
     good("a file of variables", {"run.sh": f"{_SET}docker run --env-file env image {_RUN}", **_SCRIPT}),
     good("the same machine", {"run.sh": f"{_SET}nohup {_RUN}", **_SCRIPT}),
@@ -76,6 +95,8 @@ EXAMPLES = (
 _OF_OPEN_MPI = frozenset(
     {"-x", "--mca", "-mca", "--allow-run-as-root", "--map-by", "-map-by", "--bind-to", "-bind-to", "--oversubscribe"}
 )
+# What `init_process_group` looks up where no launcher sets it.
+_OF_GROUP = ("MASTER_ADDR", "MASTER_PORT")
 # They change what is printed, and nothing else.
 _ONLY_PRINT = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 
@@ -87,7 +108,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     for command in doc.commands:
         yield from _past_open_mpi(doc, command, told)
         for name in sorted(command.withheld):
-            if name not in told and name not in _ONLY_PRINT and is_for_every_process(name):
+            is_asked = is_for_every_process(name) or (name in _OF_GROUP and command.launcher == "srun")
+            if name not in told and name not in _ONLY_PRINT and is_asked:
                 told.add(name)
                 yield from _finding(doc, command, name)
 
@@ -135,9 +157,10 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, name: str) -> Iterator[Find
         return
     outer = command.outer or "the program around it"
     program = command.wrappers[-1][0].raw if command.wrappers and command.wrappers[-1] else outer
+    whom, them = ("its tasks", "them") if command.launcher == "srun" else (f"`{command.launcher}`", "it")
     yield META.finding(
         fact.origins[0],
-        f"`{name}` does not reach `{command.launcher}`: `{program}` starts it without the variables of this shell",
+        f"`{name}` does not reach {whom}: `{program}` starts {them} without the variables of this shell",
         hint=f"Pass `{name}` on to the command",
         related=(command.location.labelled("the launcher that does not find it"),),
         severity=Severity.INFO if doc.in_docs else None,

@@ -78,10 +78,13 @@ def _indexed(nodes: int, pods: int) -> dict[str, str]:
     return {"job.yaml": head + _pod(_TEXT % nodes, 6), **_SCRIPT}
 
 
-def _pytorch(nodes: int, workers: int) -> dict[str, str]:
+_FILLED_IN = " --node_rank=$(RANK) --master_addr=$(MASTER_ADDR) --master_port=$(MASTER_PORT)"
+
+
+def _pytorch(nodes: int, workers: int, more: str = "") -> dict[str, str]:
     replica = "    %s:\n      replicas: %s\n      template:\n        spec:\n"
     head = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: train\nspec:\n  pytorchReplicaSpecs:\n"
-    text = f"torchrun --nnodes={nodes} --nproc_per_node=8 train.py"
+    text = f"torchrun --nnodes={nodes} --nproc_per_node=8{more} train.py"
     pods = [replica % (name, count) + _pod(text, 10) for name, count in (("Master", 1), ("Worker", workers))]
     return {"job.yaml": head + "".join(pods), **_SCRIPT}
 
@@ -104,11 +107,13 @@ EXAMPLES = (
     bad("a JobSet", _jobset(4, 2), "job.yaml:17"),
     bad("an Indexed Job", _indexed(2, 1), "job.yaml:13"),
     bad("a PyTorchJob", _pytorch(8, 3), ("job.yaml:14", "job.yaml:22")),
+    bad("words that Kubernetes fills in", _pytorch(8, 3, _FILLED_IN), ("job.yaml:14", "job.yaml:22")),
     bad("an MPIJob", _mpi(32), "job.yaml:15"),
     bad("SkyPilot", _sky((_TEXT % 4).replace("train-0.train", "$HEAD")), "task.yaml:5"),
     bad("each machine alone", _sky("torchrun --nproc_per_node=8 train.py"), "task.yaml:5"),
     good("as many", _jobset(2, 2)),
     good("pods of a PyTorchJob", _pytorch(4, 3)),
+    good("as many, and words that are filled in", _pytorch(4, 3, _FILLED_IN)),
     good("room for all", _mpi(16)),
     good("the variable of SkyPilot", _sky((_TEXT % "$SKYPILOT_NUM_NODES").replace("train-0.train", "$HEAD"))),
     good("one machine", _sky("torchrun --nproc_per_node=8 train.py", 1)),

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.launch.dockerruns import container_words, words_until
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.rendezvous import places
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.calls import place_in_script, place_in_text, started_by
-from dslint.rules.dockerruns import container_words, words_until
 
 META = RuleMeta(
     code="DSL376",
@@ -71,7 +71,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         place = place_in_text(command)
         if command.nodes.get_or(1) < 2 or place.path != doc.source.path or place.span.start in told:
             continue
-        words = container_words(words_until(doc, place))
+        words = container_words(words_until(doc.source.text, place))
         if words is None or any(_opens(word) for word in words):
             continue
         told.add(place.span.start)

@@ -5,7 +5,8 @@ script that it starts reads it from the environment: `NPROC_PER_NODE=8` in front
 **Why it hurts.** The variable stays in the shell. The script takes its default: one process instead of eight, rank 0
 on every node, another project of the logger; or it stops with a `KeyError`.
 
-**Fix.** `export` it, or put it in front of the command.
+**Fix.** `export` it, or put it in front of the command. Where a job has `#SBATCH --export=NONE`, `srun --export=ALL` or
+`unset SLURM_EXPORT_ENV`: otherwise its steps get no variables of the job script.
 
 **When it stays quiet.** When the file exports it before or after, uses it (`$NAME`), or switches `set -a` on; in
 documentation; for variables that every process reads, which are DSL334.
@@ -81,6 +82,14 @@ EXAMPLES = (
     }),
     bad("no launcher gives it", {"run.sh": "WORLD_SIZE=16\npython train.py\n", "train.py": _OF_THE_JOB},
         "run.sh:1 warning"),
+    good("nothing is kept back", {
+        "job.sh": "#!/bin/bash\n#SBATCH --ntasks=8 --export=NONE\nunset SLURM_EXPORT_ENV\nexport NPROC_PER_NODE=8\n"
+        "srun python cli.py\n", "cli.py": _CLI,
+    }),
+    bad("a step that gets no variables", {
+        "job.sh": "#!/bin/bash\n#SBATCH --ntasks=8 --export=NONE\nexport NPROC_PER_NODE=8\nsrun python cli.py\n",
+        "cli.py": _CLI,
+    }, "job.sh:3 warning"),
     good("another script", {"run.sh": _GPUS + "python other.py\n", "other.py": "print()\n", "cli.py": _CLI}),
 )  # fmt: skip
 
@@ -88,10 +97,12 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Variables that stay in the shell."""
     for name, place in plan.unexported:
+        is_kept_back = name in plan.command.withheld
+        said = "is kept back by `srun`, which hands over nothing here" if is_kept_back else "is set and not exported"
         yield META.finding(
             place,
-            f"`{name}` is set and not exported: the script, which reads it, does not see it",
-            hint="Write `export` before it",
+            f"`{name}` {said}: the script, which reads it, does not see it",
+            hint="Let `srun` hand it over: `--export=ALL`" if is_kept_back else "Write `export` before it",
             related=(plan.command.location.labelled("this command does not pass it on"),),
             facts={"name": name},
         )

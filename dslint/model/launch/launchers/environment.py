@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from dslint.core.fact import Fact, known, unknown
+from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.launchers.base import ASSIGNMENT, Parsed, last
 from dslint.model.shell.batchjob import is_directive
@@ -91,6 +91,8 @@ def hand_over(launcher: str, words: Sequence[Word], parsed: Parsed, env: dict[st
 
 def _export(parsed: Parsed, env: dict[str, Fact[str]]) -> None:
     flag = last(parsed.flags, "--export")
+    if flag is None and env.get("SLURM_EXPORT_ENV", absent()).get_or("") == "NONE":
+        _keep_only(env, ())
     if flag is None or flag.value is None:
         return
     if flag.value.text is None:
@@ -98,14 +100,15 @@ def _export(parsed: Parsed, env: dict[str, Fact[str]]) -> None:
         return
     parts = flag.value.text.split(",")
     if "ALL" not in parts:
-        # Only these, and what Slurm itself sets; ``NONE`` is none.
-        kept = {
-            name: fact for name, fact in env.items() if is_directive(name) or name.startswith("SLURM_") or name in parts
-        }
-        env.clear()
-        env.update(kept)
+        _keep_only(env, parts)
     for part in parts:
         _assign(part, flag.value, env)
+
+
+def _keep_only(env: dict[str, Fact[str]], names: Collection[str]) -> None:
+    """Drop all but these, and what Slurm itself sets; ``NONE`` is none."""
+    for name in [n for n in env if not (is_directive(n) or n.startswith("SLURM_") or n in names)]:
+        del env[name]
 
 
 def _assign(text: str | None, word: Word, env: dict[str, Fact[str]]) -> None:

@@ -12,7 +12,14 @@ from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import text_may_start
 from dslint.model.launch.commandlines import IMAGE_DECIDES
 from dslint.model.launch.sources import azureml, machinegpus, machinenodes
-from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
+from dslint.model.launch.sources.snippet import (
+    UNKNOWN_WORD,
+    Snippet,
+    command_line,
+    shell_text,
+    unset,
+    value_at,
+)
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
 from dslint.parse.yamldoc import parse_yaml
@@ -239,8 +246,7 @@ class _Reader:
         if text is not None:
             yield from self._text(places[text], variables, cwd=_IMAGE, is_open=True, machine=machine)
         elif words:
-            filled = [None if isinstance(w, str) and "$" in w else w for w in words]
-            line = command_line(filled)
+            line = " ".join(_filled_in(w) if isinstance(w, str) and "$" in w else command_line((w,)) for w in words)
             if text_may_start(line):
                 span = Span(self.doc.values[places[0]].start, self.doc.values[places[-1]].end)
                 yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE, machine=machine)
@@ -284,6 +290,15 @@ class _Reader:
         return value_at(self.source, str(value), self.doc.values[at])
 
 
+def _filled_in(word: str) -> str:
+    """A word of an exec form in which Kubernetes fills in ``$(NAME)``: one word, of which the option is known."""
+    if not _PLAIN_WORD.fullmatch(word):
+        return UNKNOWN_WORD
+    return f'"{_OF_CONTAINER.sub(lambda found: "${" + found[1] + "}", word)}"'
+
+
+_OF_CONTAINER = re.compile(r"(?<!\$)\$\(([A-Za-z_]\w*)\)")
+_PLAIN_WORD = re.compile(r"(?:[\w./:=@,+-]|\$\([A-Za-z_]\w*\))+")
 # What the operator of a PyTorchJob puts into the environment of torchrun, whatever the file says.
 _INJECTED: Variables = dict.fromkeys(
     (

@@ -9,9 +9,7 @@ from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location
 from dslint.model.plan.parser.options import Option
 from dslint.model.plan.parser.texts import Text
-
-TRUE_WORDS = ("yes", "true", "t", "y", "1")
-FALSE_WORDS = ("no", "false", "f", "n", "0")
+from dslint.python.launches import FALSE_WORDS, TRUE_WORDS
 
 
 def converts(option: Option, text: str) -> bool:

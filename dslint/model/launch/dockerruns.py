@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from dslint.core.source import Location
-from dslint.model.launch.document import LaunchDoc
 
 _RUNS = re.compile(r"(?:^|[\s;&|(])(?:nvidia-docker|docker|podman|nerdctl)\s+(?:container\s+)?run\s(?P<words>.*)", re.S)
 # `$ARGS`, `"${OPTIONS[@]}"` as a word of its own: any option may be in it.
@@ -13,9 +12,8 @@ _OPEN = re.compile(r"[\"']?\$(?:\{\w+[^}]*\}|\w+)[\"']?")
 _IMAGE = re.compile(r"ima?ge?|tag|container|docker", re.I)
 
 
-def words_until(doc: LaunchDoc, place: Location) -> str:
-    """Return a command from its first line to the end of a place: a script is called behind the container."""
-    text = doc.source.text
+def words_until(text: str, place: Location) -> str:
+    """Return a command of a text from its first line to the end of a place: a script is called behind the container."""
     begin = text.rfind("\n", 0, place.span.start) + 1
     while begin > 1 and text[begin - 2] == "\\":
         begin = text.rfind("\n", 0, begin - 1) + 1

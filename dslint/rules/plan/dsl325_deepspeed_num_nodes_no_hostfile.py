@@ -6,8 +6,8 @@ one it stops: `ValueError: Num nodes is >1 but no extra nodes available via host
 **Fix.** `--hostfile FILE` with a line `host slots=8` for each node. Where every node starts its own command (Slurm,
 Kubernetes), use torchrun, or `--no_ssh --node_rank N --master_addr HOST` with the hostfile.
 
-**When it stays quiet.** When the file mentions a hostfile anywhere, when options may be hidden, and for a number that
-is not known. In documentation it is an info.
+**When it stays quiet.** When the file mentions a hostfile anywhere, when a document of the project tells its readers to
+write `/job/hostfile`, when options may be hidden, and for a number that is not known. In documentation it is an info.
 
 **Evidence.** DeepSpeed 0.19.8 `runner.py::main`, run.
 """
@@ -19,19 +19,18 @@ from collections.abc import Iterator
 from dslint.core.assumptions import assumed
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.devices import number
-from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.rendezvous import places
+from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
     code="DSL325",
     name="deepspeed-num-nodes-no-hostfile",
-    kind="launch",
+    kind="plan",
     severity=Severity.WARNING,
     summary="deepspeed is asked for several nodes and no hostfile names them",
     references=("https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node",),
-    needs=("--num_nodes",),
+    needs=("hostfile",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}
@@ -52,30 +51,31 @@ EXAMPLES = (
         "the file that DeepSpeed looks for by itself",
         {"run.sh": "make_hosts > /job/hostfile\ndeepspeed --num_nodes 2 train.py\n", **_SCRIPT},
     ),
+    good(
+        "the README says what to write there",
+        {
+            "scripts/run.sh": "deepspeed --num_nodes 2 train.py\n",
+            "README.md": "Write the machines into `/job/hostfile`, one a line.\n",
+            **_SCRIPT,
+        },
+    ),
     good("one node", {"run.sh": "deepspeed --num_nodes 1 --num_gpus 8 train.py\n", **_SCRIPT}),
     good("options that are not known", {"run.sh": "deepspeed --num_nodes 2 $DS_ARGS train.py\n", **_SCRIPT}),
 )
 
 
-def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Several nodes that nobody names."""
-    del context
-    if "hostfile" in doc.source.text:
+    problem, command = plan.hostfile, plan.command
+    if problem is None or problem.kind != "unnamed":
         return
-    for command in doc.commands:
-        flag = command.launcher_flag("--num_nodes") if command.launcher == "deepspeed" else None
-        nodes = number(flag)
-        if flag is None or nodes is None or nodes < 2 or command.hides_options:
-            continue
-        if command.launcher_flag("-H", "--hostfile") is not None:
-            continue
-        yield META.finding(
-            flag.location,
-            f"deepspeed is asked for {nodes} nodes, but no hostfile names them: it stops with `ValueError: Num nodes is"
-            " >1`",
-            hint="Add `--hostfile FILE` with a line `host slots=8` for each node; `/job/hostfile` is read by default",
-            related=places(command, "--num_nodes")[1:],
-            severity=Severity.INFO if doc.in_docs else Severity.WARNING,
-            assumptions=(assumed("files-are-here", "/job/hostfile"),),
-            facts={"nodes": nodes},
-        )
+    yield META.finding(
+        problem.location,
+        f"deepspeed is asked for {problem.text} nodes, but no hostfile names them: it stops with `ValueError: Num nodes"
+        " is >1`",
+        hint="Add `--hostfile FILE` with a line `host slots=8` for each node; `/job/hostfile` is read by default",
+        related=places(command, "--num_nodes")[1:],
+        severity=Severity.INFO if command.in_docs else Severity.WARNING,
+        assumptions=(assumed("files-are-here", "/job/hostfile"),),
+        facts={"nodes": int(problem.text)},
+    )
