@@ -72,7 +72,7 @@ GROUPS = {
     ),
     "What happens": "events facts beliefs",
     "Uses of libraries, and tests of their releases": (
-        "uses/kinds uses/collect uses/ends uses/releasetests uses/versionvalues"
+        "uses/kinds uses/collect uses/objects uses/foreign uses/ends uses/releasetests uses/versionvalues"
     ),
 }
 

@@ -38,6 +38,8 @@ HANDED = {"sampler_fn": 1}
 # Functions of Lightning that call a hook by its name -> the class that has it, and how many arguments come before.
 HOOKS = {"_call_lightning_module_hook": ("LightningModule", 0), "_call_callback_hooks": ("Callback", 2)}
 OWN = frozenset({"pl_module", "monitoring_callbacks"})
+# An object of Lightning's own has methods of these names.
+_LOGGERS = re.compile(rb"_logger_connector\.\w+")
 Call = tuple[int, tuple[str, ...]]
 Made = dict[Call, set[str]]
 Calls = dict[str, dict[str, Made | None]]
@@ -102,8 +104,8 @@ def words(path: Path) -> frozenset[bytes]:
     found: set[bytes] = set()
     with zipfile.ZipFile(path) as files:
         for name in files.namelist():
-            if name.endswith(".py") and "/models/" not in name:
-                found.update(re.findall(rb"\w+", files.read(name)))
+            if name.endswith(".py") and "/models/" not in name and not name.endswith("/logger_connector.py"):
+                found.update(re.findall(rb"\w+", _LOGGERS.sub(b"", files.read(name))))
     return frozenset(found)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dslint.core.source import SourceFile
     from dslint.engine.judge import Job, ScriptRule
     from dslint.python.project import Project
+    from dslint.python.uses.objects import Ancestry
 
 _STAGE = "names of libraries"
 
@@ -28,13 +29,15 @@ def of_libraries(
     profile: Profile | None,
 ) -> list[Finding]:
     """What the rules say that ask what a script uses of libraries."""
-    from dslint.rules.libraryuses import LibraryUses, tracked_in
+    from dslint.rules.libraryuses import LibraryUses, tracked_in, with_held
 
     with stage_of(profile, _STAGE):
-        libraries = frozenset(top for top in tracked_in(tree) if not _is_own(job, top, modules))
+        others = _foreign(job, tree, modules)
+        tops = tracked_in(tree) | {base.partition(".")[0] for known in others.values() for base in known.bases}
+        libraries = frozenset(top for top in with_held(tops) if not _is_own(job, top, modules))
         if not libraries:
             return []
-        view = LibraryUses(source, tree, job.context, libraries, job.kind == "notebook")
+        view = LibraryUses(source, tree, job.context, libraries, job.kind == "notebook", others)
     findings: list[Finding] = []
     for rule in rules:
         assert rule.of_libraries is not None
@@ -49,6 +52,18 @@ def of_libraries(
             profile.count(rule.meta.code)
             profile.charge(rule.meta.code, "queries", perf_counter() - start)
     return findings
+
+
+def _foreign(job: Job, tree: ast.Module, modules: Project | None) -> dict[str, Ancestry]:
+    """The classes of other modules from which classes of a script derive."""
+    from dslint.python.names import names_of
+    from dslint.python.uses.foreign import foreign
+    from dslint.rules.libraryuses import TRACKED
+
+    if modules is None or job.kind != "script" or not any(isinstance(node, ast.ClassDef) for node in tree.body):
+        return {}
+    path = modules.files.absolute(job.path)
+    return foreign(names_of(tree), modules, ("script", path), path, lambda dotted: dotted.partition(".")[0] in TRACKED)
 
 
 def _is_own(job: Job, top: str, modules: Project | None) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from dslint.core.schemafiles import load_file
 from dslint.model.standing.binding import misfit
+from dslint.model.standing.calls import CHANGES
 from dslint.model.standing.presence import never_changes, signature_in
+from dslint.model.versions.plain import triple
 from dslint.python.passed import passed
 
 if TYPE_CHECKING:
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
 class LibraryCall:
     """One call: what it calls, how many arguments it gives by position, and which by name.
 
-    ``is_open``: it unpacks something that nobody knows. ``problems``: why each release that was asked refuses it.
+    ``is_open``: it unpacks something that nobody knows. ``texts``: the arguments that are plain texts, by position or
+    name. ``problems``: why each release that was asked refuses it.
     """
 
     node: ast.Call
@@ -30,6 +35,7 @@ class LibraryCall:
     given: int
     names: tuple[str, ...]
     is_open: bool
+    texts: dict[str | int, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -52,19 +58,42 @@ def calls_of(view: LibraryUses) -> Iterator[LibraryCall]:
         told = passed(view.names, use.call)
         has_stars = any(isinstance(arg, ast.Starred) for arg in use.call.args)
         names = tuple(told.named)
-        yield LibraryCall(
-            use.call, use.name, use.guards, use.caught, len(told.positional), names, told.is_open or has_stars
-        )
+        # `Trainer.log(self, logs)` gives the object itself.
+        is_explicit = not use.is_bound and bool(told.positional) and getattr(told.positional[0], "id", "") == "self"
+        given = len(told.positional) - is_explicit
+        given_by: list[tuple[str | int, ast.expr]] = [*enumerate(told.positional), *told.named.items()]
+        texts = {key: text for key, node in given_by if (text := _text(node))}
+        is_open = told.is_open or has_stars
+        yield LibraryCall(use.call, use.name, use.guards, use.caught, given, names, is_open, texts)
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+@cache
+def refused_values() -> dict[str, list[dict[str, Any]]]:
+    """The values that functions refuse since a release, by the functions."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in load_file(CHANGES)["refused_values"]:
+        found.setdefault(f"{row['library']}.{row['function']}", []).append(row)
+    return found
 
 
 def is_steady(view: LibraryUses, call: LibraryCall) -> bool:
     """Whether all releases take the same arguments."""
     surface = view.surface(call.library)
-    return surface is None or never_changes(surface, call.dotted)
+    return surface is None or (never_changes(surface, call.dotted) and call.dotted not in refused_values())
 
 
 def refused_in(view: LibraryUses, call: LibraryCall, release: str) -> bool | None:
     """Whether a release refuses a call; ``None`` where its signature is not known."""
+    for row in refused_values().get(call.dotted, ()):
+        text = call.texts.get(row["argument"], call.texts.get(row["position"], ""))
+        if text.endswith(row["ends"]):
+            is_late = triple(release) >= triple(row["since"])
+            call.problems[release] = row["error"] if is_late else ""
+            return is_late
     surface = view.surface(call.library)
     signature = signature_in(surface, call.dotted, release) if surface is not None else None
     if signature is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from dslint.core.source import SourceFile, Span
 from dslint.core.testfiles import TEST_FILE
 from dslint.model.context import Context
 from dslint.model.standing.allowance import Allowance, allowance
-from dslint.model.standing.presence import first_missing, is_there
+from dslint.model.standing.presence import first_missing, held, is_there
 from dslint.model.standing.standing import Standing, stand
 from dslint.model.surface import LIBRARIES, surface
 from dslint.python.names import Names, names_of
@@ -22,6 +22,7 @@ from dslint.python.scopes import statements
 from dslint.python.source import Module
 from dslint.python.uses.collect import collect
 from dslint.python.uses.kinds import Guards, Uses
+from dslint.python.uses.objects import Foreign
 from dslint.python.uses.releasetests import ReleaseTests
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 # The packages whose names are followed.
 TRACKED = frozenset(LIBRARIES)
-# Bytes without which a file imports none of them.
+# Bytes without which a file imports none of them, and derives from no class that does.
 MARKERS = (
     r"torch|deepspeed|transformers|accelerate|trl|peft|datasets|lightning|mmengine|bitsandbytes|diffusers|numpy|timm"
-    r"|huggingface_hub|flash_attn|pydantic|vllm",
+    r"|huggingface_hub|flash_attn|pydantic|vllm|Trainer|Callback",
     r"import",
 )
 
@@ -51,11 +52,18 @@ def tracked_in(tree: ast.Module) -> set[str]:
     return found & TRACKED
 
 
+def with_held(libraries: Iterable[str]) -> set[str]:
+    """Some packages, and those of what objects of their classes hold: a Trainer has an Accelerator."""
+    tops = set(libraries)
+    return tops | {dotted.partition(".")[0] for key, dotted in held().items() if key.partition(":")[0] in tops}
+
+
 @dataclass
 class LibraryUses:
     """One script as rules about names of libraries see it.
 
-    ``libraries`` are those that it imports, without what the project has a package of its own for.
+    ``libraries`` are those that it imports, without what the project has a package of its own for; ``foreign`` the
+    classes of other modules of the project from which classes of this one derive.
     """
 
     source: SourceFile
@@ -63,6 +71,7 @@ class LibraryUses:
     context: Context
     libraries: frozenset[str]
     is_notebook: bool = False
+    foreign: Foreign = field(default_factory=dict)
 
     @cached_property
     def module(self) -> Module:
@@ -77,7 +86,7 @@ class LibraryUses:
     @cached_property
     def found(self) -> Uses:
         """All its uses of the libraries."""
-        return collect(self.tree, self.names, self.libraries)
+        return collect(self.tree, self.names, self.libraries, held(), self.foreign)
 
     @cached_property
     def calls(self) -> list[LibraryCall]:

@@ -84,7 +84,7 @@ class Override:
 
     def _replaces(self, caller: str) -> bool:
         """The class has a method of its own in the place of the caller."""
-        own = self.derived.methods.get(caller)
+        own = self.derived.methods.get(caller) or self.derived.inherited.get(caller)
         if own is None:
             return False
         return not any(

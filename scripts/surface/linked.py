@@ -16,6 +16,10 @@ _REPLACED = re.compile(
     r"\.modeling_(llama|mistral|mixtral|qwen2|qwen2_vl|qwen2_5_vl|qwen3|gemma|gemma2|bert|roberta|gpt2|gpt_neox|opt|bloom"
     r"|t5|whisper|clip|llava|phi3)$"
 )
+# Classes of which people derive, call and replace methods with an underscore, too: `super()._save_checkpoint(...)`.
+_DERIVED_FROM = re.compile(
+    r"(Trainer|LightningModule|LightningDataModule|Callback|PreTrainedModel|GenerationMixin|Accelerator)$"
+)
 # Classes of other libraries that are no dataclasses.
 _NO_FIELDS = re.compile(r"^\^(?:(typing|abc|enum|collections)\.|torch\.nn\.|.*Mixin$)")
 
@@ -35,7 +39,7 @@ def linked(release: Release) -> dict[str, Any]:
             if models and entry.kind == "i" and each not in (module.listed or ()):
                 imported.append(each)
                 continue
-            names[each] = row(entry, release, name, f"{name}:{each}" in kept)
+            names[each] = row(entry, release, (name, each), f"{name}:{each}" in kept)
         modules[name] = {"o": max(module.opened, STUB if models else CLOSED), "n": names}
         if imported:
             modules[name]["i"] = imported
@@ -79,8 +83,9 @@ def _kept(release: Release) -> set[str]:
     return found
 
 
-def row(entry: Entry, release: Release, module: str, kept: bool) -> list[Any]:
-    """A name: its kind first, then what is known of it."""
+def row(entry: Entry, release: Release, place: tuple[str, str], kept: bool) -> list[Any]:
+    """A name at a place (module, name): its kind first, then what is known of it."""
+    module, each = place
     models = _MODELS.search(module) is not None and not _REPLACED.search(module)
     if entry.kind == "v":
         return ["v"]
@@ -109,10 +114,17 @@ def row(entry: Entry, release: Release, module: str, kept: bool) -> list[Any]:
         "d": int(cls.dynamic),
         "o": int(cls.opened),
         "u": int(cls.unlisted),
-        "s": {name: sig.row() for name, sig in cls.sigs.items() if not name.startswith("_") or name in _DUNDERS},
+        "s": {name: sig.row() for name, sig in cls.sigs.items() if _is_signed(name, each)},
         "k": _fields(cls, release, module),
     }
     return ["c", bases, data]
+
+
+def _is_signed(method: str, owner: str) -> bool:
+    """Whether the signature of a method is kept."""
+    if not method.startswith("_") or method in _DUNDERS:
+        return True
+    return _DERIVED_FROM.search(owner) is not None and not method.startswith("__")
 
 
 _DUNDERS = {

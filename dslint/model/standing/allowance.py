@@ -80,7 +80,21 @@ def _fresh(allowed: AllowedReleases, releases: tuple[str, ...], every: Allowed) 
     if allowed.is_split or allowed.is_head or allowed.state == UNKNOWN:
         return allowed.fresh or ""
     solved = environment(every).fresh.get(allowed.library, "")
-    return solved if solved in releases else newest_for(allowed.library, releases, every.python.version) or ""
+    if solved in releases:
+        return solved
+    left = releases
+    while newest := newest_for(allowed.library, left, every.python.version):
+        if allowed.state == STATED or _suits(allowed.library, newest, every):
+            return newest
+        left = left[: left.index(newest)]
+    return ""
+
+
+def _suits(library: str, release: str, every: Allowed) -> bool:
+    """What a release requires lets the pins be: beside transformers 4.37.2 nobody gets a trl that needs a newer one."""
+    pins = environment(every).pins
+    required = required_by(library, release, every.python.version)
+    return all(contains(each.specifier, pins[each.name]) for each in required if each.name in pins)
 
 
 def _fitting(allowed: AllowedReleases) -> tuple[str, ...]:

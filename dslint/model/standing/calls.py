@@ -49,7 +49,8 @@ def refusal(library: str, title: str, method: str, release: str) -> str:
     """Why a release refuses a class that has a method of that name; empty where it does not."""
     for row in load_file(CHANGES)["refused_methods"]:
         if (row["library"], row["class"], row["method"]) == (library, title, method):
-            return str(row["error"]) if triple(release) >= triple(row["since"]) else ""
+            is_refused = triple(row["since"]) <= triple(release) < triple(row.get("until", "999"))
+            return str(row["error"]) if is_refused else ""
     return ""
 
 

@@ -21,8 +21,17 @@ def presence(surface: Surface, dotted: str) -> Presence:
 
 def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     """Whether a release has a name; ``None`` where nobody knows."""
+    since = _refused().get(dotted)
+    if since is not None and triple(release) >= triple(since):
+        return False
     read = read_as(surface.releases, release)
     return presence(surface, dotted).in_release(read) if read else None
+
+
+@lru_cache(maxsize=1)
+def _refused() -> dict[str, str]:
+    """Names to which a module answers with an error, by the release since which it does."""
+    return {row["name"]: row["since"] for row in load_file(CHANGES)["refused_names"]}
 
 
 @lru_cache(maxsize=1)
@@ -33,6 +42,13 @@ def _added_by_others() -> tuple[str, ...]:
 def is_made_by_others(dotted: str) -> bool:
     """Whether something else than the text of the library makes a name: another package (`torch.xpu`), C code."""
     return any(dotted == name or dotted.startswith(f"{name}.") for name in _added_by_others())
+
+
+@lru_cache(maxsize=1)
+def held() -> dict[str, str]:
+    """Which class of a library an attribute of an object is of: `transformers:Trainer.args`."""
+    rows = load_file(CHANGES)["held"]
+    return {f"{row['library']}:{row['class']}.{row['attribute']}": row["is"] for row in rows}
 
 
 @lru_cache(maxsize=20_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from dslint.core.schemafiles import load_file
@@ -66,7 +67,7 @@ def failure_of(library: str, installed: Mapping[str, str], module: str = "") -> 
     """Why one library of an environment cannot be imported; ``module``: which module of it, where not the package."""
     package = package_of(library)
     packages = {package_of(name): name for name in installed}
-    clash = next(_clashes(package, installed, packages), None)
+    clash = next(chain(_asserted(library, installed), _clashes(package, installed, packages)), None)
     found = surface(package) if clash is None else None
     for need in found.needs_at_import(_read(package, installed[library]), module) if found is not None else ():
         other = packages.get(need.library)
@@ -76,6 +77,19 @@ def failure_of(library: str, installed: Mapping[str, str], module: str = "") -> 
         if theirs is not None and is_there(theirs, need.dotted, installed[other]) is False:
             return Failure(library, need.module, need.dotted, other)
     return clash
+
+
+def _asserted(library: str, installed: Mapping[str, str]) -> Iterator[Failure]:
+    """What the package of a release asserts of others on its import: mmdet 3.3.0 takes no mmcv from 2.2.0 on."""
+    for other, specifier in _bounds().get(library, {}).get(installed[library], {}).items():
+        if other in installed and not contains(specifier, installed[other]):
+            yield Failure(library, library, library, other, f"its import asserts `{other}{specifier}`")
+
+
+@cache
+def _bounds() -> dict[str, dict[str, dict[str, str]]]:
+    found: dict[str, dict[str, dict[str, str]]] = load_file("import_bounds.json")["releases"]
+    return found
 
 
 def _clashes(package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> Iterator[Failure]:

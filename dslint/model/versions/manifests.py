@@ -223,9 +223,9 @@ def _from_conda(rest: str) -> str:
 
 
 _INSTALL = re.compile(
-    r"\b(?:pip3?|uv|conda|mamba|pixi|poetry|pdm)\s+(?:-\S+\s+)*(?:pip\s+)?(?:install|add|sync)\b", re.I
+    r"\b(?:pip3?|mim|uv|conda|mamba|pixi|poetry|pdm)\s+(?:-\S+\s+)*(?:pip\s+)?(?:install|add|sync)\b", re.I
 )
-_PIP = re.compile(r"pip|uv", re.I)
+_PIP = re.compile(r"pip|uv|mim", re.I)
 _PREVIEW = re.compile(r"[ \t]--pre\b|[ \t]--prerelease[= ]allow|/whl/(?:nightly|test)\b")
 _COMMAND = re.compile(r"(?:\\\r?\n|[^\n;&|])*")
 _WORD = re.compile(r"(?:[^\s\"'`\\]|\"[^\"\n]*\"|'[^'\n]*')+")

@@ -17,12 +17,13 @@ LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmen
 # Followed as well, with all their releases; and what these require of others, which a project may pin.
 FOLLOWED = (*LIBRARIES, "peft", "datasets", "bitsandbytes", "diffusers", "pytorch-lightning")
 REQUIRED = (
-    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "huggingface-hub", "kernels",
-    "liger-kernel", "lightning-utilities", "lm-eval", "matplotlib", "numba", "numpy", "open-clip-torch",
-    "opencv-python", "opencv-python-headless", "optimum", "pandas", "pillow", "protobuf", "pyarrow", "pydantic",
-    "safetensors", "scikit-learn", "scipy", "sentence-transformers", "setfit", "setuptools", "timm",
-    "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "triton", "unsloth",
-    "unsloth-zoo", "vllm", "xformers",
+    "auto-gptq", "autoawq", "evaluate", "fairscale", "flash-attn", "fsspec", "gradio", "huggingface-hub",
+    "hydra-core", "kernels", "liger-kernel", "lightning-utilities", "lm-eval", "matplotlib", "mmaction2", "mmcv",
+    "mmdet", "mmdet3d", "mmocr", "mmpose", "mmpretrain", "mmsegmentation", "mmyolo", "numba", "numpy", "omegaconf",
+    "open-clip-torch", "opencv-python", "opencv-python-headless", "optimum", "pandas", "pillow", "protobuf",
+    "pyarrow", "pydantic", "safetensors", "scikit-learn", "scipy", "sentence-transformers", "setfit", "setuptools",
+    "tensorflow", "timm", "tokenizers", "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision",
+    "triton", "unsloth", "unsloth-zoo", "vllm", "xformers",
 )  # fmt: skip
 PYTHON = "python"
 _KNOWN = frozenset((*FOLLOWED, *REQUIRED, PYTHON))
@@ -30,7 +31,7 @@ _MENTION = re.compile(
     r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning|webdataset|peft|datasets|bitsandbytes"
     r"|diffusers|tokenizers|hub|safetensors|numpy|pydantic|protobuf|pyarrow|fsspec|python|gptq|awq|evaluate|fairscale"
     r"|flash.attn|kernel|lm.eval|clip|optimum|pillow|setfit|setuptools|timm|triton|unsloth|vllm|xformers|matplotlib"
-    r"|numba|opencv|pandas|scikit|scipy",
+    r"|numba|opencv|pandas|scikit|scipy|gradio|tensorflow|mmcv|mmdet|mmseg|mmpose|mmpretrain|mmaction|mmocr|mmyolo|omegaconf|hydra",
     re.I,
 )
 # tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.
@@ -39,7 +40,8 @@ _REQUIRED_TOKENIZERS = (
     ((0, 14), "4.34.0"), ((0, 19), "4.40.0"), ((0, 20), "4.45.0"), ((0, 21), "4.47.0"), ((0, 22), "4.56.0"),
     ((0, 23, 1), "5.16.0"),
 )  # fmt: skip
-_ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch"}
+# `mmcv-full` installs the package `mmcv` as well, with the same releases before 2.0.
+_ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch", "mmcv-full": "mmcv"}
 # Two distributions of the same releases, which most rules need not tell apart.
 _ONE_LIBRARY = {"pytorch-lightning": "lightning"}
 

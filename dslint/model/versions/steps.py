@@ -37,7 +37,7 @@ _OPAQUE = re.compile(
     r"|\bgit\+|\bcurl\b[^\n]*\|[ \t]*(?:ba)?sh\b|--pre\b|--target\b|^[ \t]*-?[ \t]*if:[ \t]|^[ \t]*container:",
     re.M,
 )
-_COMMAND = re.compile(r"\bpip3?(?:\.\d+)?[ \t]+(?P<verb>install|uninstall)\b(?P<rest>(?:\\\r?\n|[^\n;&|])*)")
+_COMMAND = re.compile(r"\b(?:pip3?(?:\.\d+)?|mim)[ \t]+(?P<verb>install|uninstall)\b(?P<rest>(?:\\\r?\n|[^\n;&|])*)")
 _FILE = re.compile(r"(?:^|\s)(?:-r|--requirement)[ =]*[\"']?(?P<path>[^\s\"']+)")
 _CONSTRAINT = re.compile(r"(?:^|\s)(?:-c|--constraint)[ =]")
 _SELF = re.compile(r"(?:^|\s)(?:-e[ \t]+|--editable[ =])?[\"']?\.(?:\[(?P<extras>[\w,-]+)\])?[\"']?(?=\s|$)")

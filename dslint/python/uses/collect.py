@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dslint.python.names import Names
 from dslint.python.uses.ends import ends, never_runs, raises
 from dslint.python.uses.kinds import Derived, Guard, Guards, Use, Uses
+from dslint.python.uses.objects import Foreign, Objects
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Calls after which only some releases are left: the others have raised.
@@ -15,13 +16,22 @@ _DEMANDS = frozenset({"require_version", "require_version_core", "check_min_vers
 _Caught = frozenset[str]
 
 
-def collect(tree: ast.Module, names: Names, libraries: frozenset[str]) -> Uses:
-    """Return what a module uses of some libraries, by the names of their packages."""
+def collect(
+    tree: ast.Module,
+    names: Names,
+    libraries: frozenset[str],
+    held: Mapping[str, str] | None = None,
+    foreign: Foreign | None = None,
+) -> Uses:
+    """Return what a module uses of some libraries, by the names of their packages; for ``held`` see `Objects`."""
     walk = _Walk(tree, names, libraries)
+    walk.objects = Objects(names, walk.is_tracked, held or {}, foreign or {})
     return walk.run()
 
 
 class _Walk:
+    objects: Objects
+
     def __init__(self, tree: ast.Module, names: Names, libraries: frozenset[str]) -> None:
         self._tree = tree
         self._names = names
@@ -134,15 +144,15 @@ class _Walk:
         for node in body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 dotted = [name for name, _ in _imported(node)]
-                found += [name for name in dotted if self._is_tracked(name)]
-                is_open = is_open or not all(map(self._is_tracked, dotted))
+                found += [name for name in dotted if self.is_tracked(name)]
+                is_open = is_open or not all(map(self.is_tracked, dotted))
             elif not isinstance(node, ast.Pass | ast.FunctionDef | ast.ClassDef):
                 is_open = is_open or not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
         return tuple(found), is_open
 
     def _import(self, node: ast.Import | ast.ImportFrom, guards: Guards, caught: _Caught) -> None:
         for (dotted, home), alias in zip(_imported(node), node.names, strict=True):
-            if self._is_tracked(dotted):
+            if self.is_tracked(dotted):
                 kind = "module" if isinstance(node, ast.Import) or alias.name == "*" else "name"
                 self._found.uses.append(Use(kind, (dotted,), alias, guards, caught, home=home))  # type: ignore[arg-type]
 
@@ -160,9 +170,11 @@ class _Walk:
     def _class(self, node: ast.ClassDef, guards: Guards, caught: _Caught) -> None:
         for part in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
             self._expression(part, guards, caught)
-        bases = tuple(filter(self._is_tracked, self._names.bases(node.name))) if node.bases else ()
-        if bases:
-            self._found.derived.append(Derived(node, bases, guards, caught))
+        if node.bases:
+            known = self.objects.ancestry(node)
+            bases = tuple(dict.fromkeys((*filter(self.is_tracked, self._names.bases(node.name)), *known.bases)))
+            if bases:
+                self._found.derived.append(Derived(node, bases, guards, caught, known.methods))
         self._block(node.body, guards, caught)
 
     def _called(self, function: ast.stmt, guards: Guards) -> Guards:
@@ -214,6 +226,8 @@ class _Walk:
         homes = self._meant(root)
         if not homes:
             self._note_call(root, guards)
+            if parts:
+                self._of_object(node, root, parts[::-1], (guards, caught, call))
         if not homes or (not parts and call is None):
             return None
         dotted = tuple(".".join((home, *reversed(parts))) for home in homes)
@@ -222,6 +236,21 @@ class _Walk:
         else:
             self._found.uses.append(Use("attribute", dotted, node, guards, caught, call, home=homes[0]))
         return None
+
+    def _of_object(
+        self, node: ast.expr, root: ast.Name, attributes: list[str], around: tuple[Guards, _Caught, ast.Call | None]
+    ) -> None:
+        """Note an attribute of an object whose class is one of a library: `self.tokenizer` in a Trainer."""
+        classes, at = self.objects.of(root, attributes)
+        if not classes or not isinstance(getattr(node, "ctx", None), ast.Load):
+            return
+        guards, caught, call = around
+        inner = node
+        for _ in attributes[at + 1 :]:
+            assert isinstance(inner, ast.Attribute)
+            inner, call = inner.value, None
+        dotted = tuple(f"{each}.{attributes[at]}" for each in classes)
+        self._found.uses.append(Use("attribute", dotted, inner, guards, caught, call, home=classes[0], is_bound=True))
 
     def _meant(self, root: ast.Name) -> tuple[str, ...]:
         """Return the dotted names that a name may mean, all of libraries; empty where it may be something else."""
@@ -236,7 +265,7 @@ class _Walk:
             else:
                 found = self._names.qualified(root)
                 known = (found,) if found else ()
-            self._roots[key] = known if known and all(map(self._is_tracked, known)) else ()
+            self._roots[key] = known if known and all(map(self.is_tracked, known)) else ()
         return self._roots[key]
 
     def _by_text(self, call: ast.Call, guards: Guards, caught: _Caught) -> None:
@@ -246,20 +275,23 @@ class _Walk:
         if self._names.qualified(call.func) not in ("importlib.import_module", "__import__"):
             return
         name = call.args[0].value
-        if isinstance(name, str) and self._is_tracked(name):
+        if isinstance(name, str) and self.is_tracked(name):
             self._found.uses.append(Use("module", (name,), call.args[0], guards, caught, home=name))
 
     def _super(self, call: ast.Call, guards: Guards, caught: _Caught) -> None:
-        """`super().log(logs)` calls the method of the one base, where that is a class of a library."""
+        """`super().log(logs)` calls the method of the one base of a library, where no class of the project has it."""
         func = call.func
         if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Call):
             return
         owner = self._names.class_around(call)
-        if getattr(func.value.func, "id", "") != "super" or owner is None or len(owner.bases) != 1:
+        if getattr(func.value.func, "id", "") != "super" or owner is None:
             return
-        base = self._names.qualified(owner.bases[0])
-        if base and self._is_tracked(base):
-            self._found.uses.append(Use("attribute", (f"{base}.{func.attr}",), func, guards, caught, call, home=base))
+        parents = self.objects.parents(owner)
+        if len(parents.bases) != 1 or parents.is_open or func.attr in parents.own:
+            return
+        base = parents.bases[0]
+        use = Use("attribute", (f"{base}.{func.attr}",), func, guards, caught, call, home=base, is_bound=True)
+        self._found.uses.append(use)
 
     def _patches(self, call: ast.Call) -> None:
         """`setattr(torch, "float8", x)` puts a name into a library."""
@@ -268,7 +300,7 @@ class _Walk:
             if home and isinstance(name, ast.Constant) and isinstance(name.value, str):
                 self._found.patched.add(f"{home}.{name.value}")
 
-    def _is_tracked(self, dotted: str) -> bool:
+    def is_tracked(self, dotted: str) -> bool:
         return dotted.partition(".")[0] in self._libraries
 
 

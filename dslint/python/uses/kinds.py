@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,6 +34,7 @@ class Use:
 
     ``dotted`` are the names that it may mean: several where a `try` imports it from several places. ``home`` is the
     module that an import names. ``caught`` are the exceptions that somebody handles; an empty text is all of them.
+    ``is_bound``: it is read from an object of the class that the name begins with.
     """
 
     kind: Literal["module", "name", "attribute"]
@@ -42,6 +44,7 @@ class Use:
     caught: frozenset[str] = frozenset()
     call: ast.Call | None = None
     home: str = ""
+    is_bound: bool = False
 
     @property
     def name(self) -> str:
@@ -51,12 +54,16 @@ class Use:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derived:
-    """A class of the module that derives from one of a library, with the methods that it defines."""
+    """A class of the module that derives from one of a library, with the methods that it defines.
+
+    ``inherited`` are the methods that it has of classes of the project.
+    """
 
     node: ast.ClassDef
     bases: tuple[str, ...]
     guards: Guards = ()
     caught: frozenset[str] = frozenset()
+    inherited: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
 
     @property
     def methods(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -101,6 +101,15 @@ except ModuleNotFoundError:
         "train.py:1 error",
         {"requirements.txt": "peft==0.17.1\n", "train.py": "from peft import get_peft_model\n"},
     ),
+    bad(
+        "A name to which the module answers with an error",
+        {"requirements.txt": "pydantic>=2\n", "train.py": "from pydantic import BaseSettings\n"},
+        "train.py:1 error",
+    ),
+    good(
+        "The release that has the settings",
+        {"requirements.txt": "pydantic<2\n", "train.py": "from pydantic import BaseSettings\n"},
+    ),
     good(
         "The name of a library alone is no word for its old releases",
         {

@@ -1,7 +1,9 @@
 """Code reads an attribute of a library that a release in use does not have.
 
 **What.** `torch._six.inf`, `torch.compile`, `transformers.deepspeed.HfDeepSpeedConfig`: a function, class or module by
-its dotted name, after an import that succeeds.
+its dotted name, after an import that succeeds. Also `self.tokenizer` in a class that derives from `Trainer`, directly
+or by a class of another module, `self.trainer.lr_schedulers` in a `LightningModule`, and `accelerator.use_fp16` of an
+object that the script makes.
 
 **Why it hurts.** `AttributeError` on every rank that comes there: often not at the start, but at the first save, the
 first evaluation or the end of the training.
@@ -10,8 +12,8 @@ first evaluation or the end of the training.
 
 **When it stays quiet.** A handler of the `AttributeError`, `hasattr`, `getattr` with a default, or a test of the
 release keeps the code from releases that lack the name; the program itself puts it there; the project has a package
-of that name. What modules make while they are imported, and attributes of objects, are not judged. For the severity see
-DSL501.
+of that name. The module, or a class between, defines such an attribute itself; a base of the class is unknown. What
+modules make while they are imported is not judged. For the severity see DSL501.
 
 **Evidence.** The surface of the libraries by release, read from their wheels (docs/versions.md).
 """
@@ -47,7 +49,53 @@ def of_libraries(view: LibraryUses) -> Iterator[Finding]:
 
 
 _READ = "import torch\n\n\ndef norm(values):\n    return torch._six.inf if not values else max(values)\n"
+_OWN = """\
+from transformers import Trainer
+
+
+class PaddedTrainer(Trainer):
+    def pad(self, values):
+        return values + [self.tokenizer.pad_token_id]
+"""
+_SCHEDULERS = """\
+import pytorch_lightning as pl
+
+
+class Net(pl.LightningModule):
+    def on_train_epoch_end(self):
+        self.log("lr", self.trainer.lr_schedulers[0]["scheduler"].get_last_lr()[0])
+"""
 EXAMPLES = (
+    bad(
+        "An attribute of the object, in a class of another module and in one that derives from it",
+        {
+            "requirements.txt": "transformers==5.2.0\n",
+            "base.py": _OWN,
+            "train.py": "from base import PaddedTrainer\n\n\nclass Cut(PaddedTrainer):\n    def cut(self):\n"
+            "        return self.tokenizer.model_max_length\n",
+        },
+        ("base.py:6 error", "train.py:6 error"),
+    ),
+    bad(
+        "What an object holds",
+        {"requirements.txt": "pytorch-lightning==1.9.5\n", "train.py": _SCHEDULERS},
+        "train.py:6 error",
+    ),
+    good("The object has it there", {"requirements.txt": "pytorch-lightning==1.7.7\n", "train.py": _SCHEDULERS}),
+    good(
+        "The class gives itself what the library has no more",
+        {
+            "requirements.txt": "transformers==5.2.0\n",
+            "train.py": _OWN + "\n    def use(self, tokenizer):\n        self.tokenizer = tokenizer\n",
+        },
+    ),
+    good(
+        "A base that nobody knows may have it",
+        {
+            "requirements.txt": "transformers==5.2.0\n",
+            "train.py": "from toolbox import Tokenizing\n" + _OWN.replace("(Trainer)", "(Tokenizing, Trainer)"),
+        },
+    ),
     bad(
         "A module that torch 2.0 has removed",
         {"requirements.txt": "torch==2.1.2\n", "train.py": _READ},

@@ -1,8 +1,9 @@
 """A call of a library function does not fit its signature in a release in use.
 
 **What.** `prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs=...)`, `deepspeed.initialize(...)`,
-`super().training_step(model, inputs, num_items_in_batch)`: an argument that the function takes no more, or not yet,
-more arguments by position than it has, or a required one that is not given.
+`super().training_step(model, inputs, num_items_in_batch)`, `self.toggle_optimizer(optimizer)` in a `LightningModule`:
+an argument that the function takes no more, or not yet, more arguments by position than it has, or a required one that
+is not given. Also a value that it refuses: the script of a dataset in `load_dataset("data/pairs.py")` since datasets 4.
 
 **Why it hurts.** `TypeError` on every rank when the call is reached: after the queue, the imports, and often after the
 model was loaded.
@@ -107,7 +108,58 @@ from trl import PPOConfig, PPOTrainer
 def trainer(model, reference, tokenizer):
     return PPOTrainer(PPOConfig(), model, reference, tokenizer)
 """
+_SAVE = """\
+from transformers import Trainer
+
+
+class Saving(Trainer):
+    def _save_checkpoint(self, model, trial, metrics=None):
+        super()._save_checkpoint(model, trial, metrics)
+"""
+_TOGGLE = """\
+import pytorch_lightning as pl
+
+
+class GAN(pl.LightningModule):
+    def training_step(self, batch, batch_idx):
+        first, second = self.optimizers()
+        self.toggle_optimizer(first)
+        self.untoggle_optimizer(first)
+"""
 EXAMPLES = (
+    bad(
+        "A method with an underscore takes less",
+        {"requirements.txt": "transformers==4.47.1\n", "train.py": _SAVE},
+        "train.py:6 error",
+    ),
+    bad(
+        "A method of the object as a later release has it",
+        {"requirements.txt": "pytorch-lightning==1.9.5\n", "train.py": _TOGGLE},
+        "train.py:7 error",
+    ),
+    good("The release whose method it is", {"requirements.txt": "pytorch-lightning==2.0.9\n", "train.py": _TOGGLE}),
+    good(
+        "A method by its class, with the object first",
+        {
+            "requirements.txt": "transformers==4.44.2\n",
+            "train.py": _SAVE.replace("super()._save_checkpoint(", "Trainer._save_checkpoint(self, "),
+        },
+    ),
+    bad(
+        "A script of a dataset, which datasets 4 runs no more",
+        {
+            "requirements.txt": "datasets>=2.14\n",
+            "train.py": "from datasets import load_dataset\n\nrows = load_dataset('data/pairs.py', split='train')\n",
+        },
+        "train.py:3 warning",
+    ),
+    good(
+        "A release that runs it",
+        {
+            "requirements.txt": "datasets<4\n",
+            "train.py": "from datasets import load_dataset\n\nrows = load_dataset('data/pairs.py', split='train')\n",
+        },
+    ),
     bad(
         "A trainer by position",
         {"requirements.txt": "trl==0.14.0\n", "train.py": _PPO},

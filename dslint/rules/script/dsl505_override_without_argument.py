@@ -36,7 +36,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="an overridden method does not take what the release in use calls it with",
-    markers=(r"transformers|trl|lightning", r"class ", r"def "),
+    markers=(r"transformers|trl|lightning|Trainer|Callback", r"class ", r"def "),
     references=(
         "https://github.com/huggingface/transformers/issues/34466",
         "https://github.com/huggingface/transformers/issues/36331",

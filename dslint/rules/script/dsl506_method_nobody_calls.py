@@ -1,8 +1,8 @@
 """A method that overrides one of a library is called by nobody in a release in use, or refused there.
 
 **What.** `training_epoch_end`, `validation_epoch_end` and `test_epoch_end` under Lightning 2, which stops at them;
-`training_step_end`, `on_epoch_end` of a `LightningModule`, `_rotate_checkpoints`, `_nested_gather` of a `Trainer`,
-which later releases call no more.
+`training_step_end`, `on_epoch_end` of a `LightningModule` or a `Callback` (1.8 and 1.9 stop at it),
+`_rotate_checkpoints`, `_nested_gather` of a `Trainer`, which later releases call no more.
 
 **Why it hurts.** Lightning raises on every rank at the start of `fit`. Where nobody calls the method, what it does is
 silently left out: metrics are not written, checkpoints not rotated, a loss not weighted.
@@ -35,7 +35,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="an overridden method that the release in use does not call any more",
-    markers=(r"transformers|trl|lightning", r"class ", r"def "),
+    markers=(r"transformers|trl|lightning|Trainer|Callback", r"class ", r"def "),
     references=(
         "https://github.com/Lightning-AI/pytorch-lightning/pull/16520",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/17182",
@@ -105,6 +105,15 @@ class Net(L.LightningModule):
         return outputs["loss"].mean()
 """
 EXAMPLES = (
+    bad(
+        "A hook of a callback that 2.0 calls no more",
+        {
+            "requirements.txt": "pytorch-lightning>=2.0\n",
+            "report.py": "import pytorch_lightning as pl\n\n\nclass Report(pl.Callback):\n"
+            "    def on_epoch_end(self, trainer, pl_module):\n        self.rows.append(trainer.current_epoch)\n",
+        },
+        "report.py:5 warning",
+    ),
     bad(
         "Lightning 2 refuses it",
         {"requirements.txt": "pytorch-lightning==2.2.5\n", "train.py": _EPOCH},

@@ -2,7 +2,8 @@
 
 **What.** `Trainer(gpus=8, accelerator="ddp")`, `distributed_backend=`, `num_processes=`, `replace_sampler_ddp=`,
 `amp_backend=` and the like under a release that has removed them, also by `**options` that the file writes out;
-`Trainer.from_argparse_args(args)` from 2.0 on; or `strategy=` under a release before 1.5.
+`Trainer.from_argparse_args(args)` from 2.0 on; `strategy=` under a release before 1.5, or the name of a strategy that
+the release lacks (`"dp"`, `"ddp_sharded"`, `"fsdp_native"` since 2.0).
 
 **Why it hurts.** `TypeError: Trainer.__init__() got an unexpected keyword argument 'gpus'` on every rank, after the
 queue, the imports and the data. With `accelerator="ddp"` it is `You selected an invalid accelerator name`, since 1.7.
@@ -83,6 +84,20 @@ def _data() -> dict[str, Any]:
     return data
 
 
+@lru_cache(maxsize=1)
+def _strategies() -> dict[str, list[str]]:
+    """The releases in which names of strategies come and go."""
+    rows = load_file("library_changes.json")["values"]
+    return {row["value"]: row["releases"] for row in rows if row["argument"] == "strategy"}
+
+
+def _word(event: Event, argument: str) -> str:
+    """The text that an argument is for certain."""
+    value = event.arguments.get(argument)
+    word = value.constants[0] if value is not None and value.constants and len(value.constants) == 1 else None
+    return word if isinstance(word, str) else ""
+
+
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each argument of a Trainer that a release in use refuses."""
     version = run.context.libraries.get(_LIBRARY, VersionFact())
@@ -93,10 +108,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         written = _written(event)
         given = [(name, names[name], f"`{name}`") for name in written if name in names]
-        value = event.arguments.get("accelerator")
-        word = value.constants[0] if value is not None and value.constants and len(value.constants) == 1 else None
-        if isinstance(word, str) and _AS_ACCELERATOR.match(word):
+        word = _word(event, "accelerator")
+        if _AS_ACCELERATOR.match(word):
             given.append(("accelerator", [first, _AS_ACCELERATOR_UNTIL], f'`accelerator="{word}"`'))
+        word = _word(event, "strategy")
+        if word in _strategies():
+            given.append(("strategy", _strategies()[word], f'`strategy="{word}"`'))
         for name, span, shown in given:
             severity = _severity(span, version)
             if severity is not None:
@@ -156,7 +173,9 @@ def _finding(
     change = f"lightning {span[-1]} removed" if is_removed else f"is new in lightning {span[0]}"
     said = f"{change} {shown}" if is_removed else f"{shown} {change}"
     who = f" ({version_named(version, _LIBRARY)} is in use)" if version.is_known else ""
-    instead = "`strategy`" if "=" in shown else _INSTEAD.get(name, "")
+    instead = (
+        "a strategy that it has" if name == "strategy" else "`strategy`" if "=" in shown else _INSTEAD.get(name, "")
+    )
     return run.finding(
         META,
         event.module,
@@ -206,6 +225,9 @@ EXAMPLES = (
         },
         "train.py:5 warning",
     ),
+    bad("a strategy that is gone", _project('devices=8, strategy="dp"', "==2.2.0"), "train.py:5 warning"),
+    bad("a strategy that came later", _project('devices=8, strategy="fsdp_native"', "==1.6.5"), "train.py:5 warning"),
+    good("a strategy of the release", _project('devices=8, strategy="ddp_sharded"', "==1.9.5")),
     good("the release that takes them", _project(_OLD, "==1.6.5")),
     good("new names", _project('devices=8, accelerator="gpu", strategy="ddp"', "==2.2.0")),
     good("a range that ends before", _project("gpus=8", ">=1.5,<2.0")),

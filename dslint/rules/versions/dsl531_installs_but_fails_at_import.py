@@ -2,6 +2,8 @@
 needs a name that the other lacks. peft 0.21 needs `transformers.EncoderDecoderCache`; the metadata of peft allow
 transformers 4.37, which has none.
 
+mmdet 3.3.0 asserts on its import that mmcv is older than 2.2.0.
+
 The same after several commands: a stage of a Dockerfile or a job of a workflow installs transformers 4.56 with its
 requirements, and `pip install -U huggingface_hub` then replaces the release that transformers checks on import.
 
@@ -64,6 +66,20 @@ EXAMPLES = (
     bad("what no name tells, as it was seen", {
         "requirements.txt": "deepspeed==0.8.3\npydantic==2.5.3\n", "train.py": "import deepspeed\n",
     }, "requirements.txt:2 error"),
+    bad("what the package itself asserts", {
+        "requirements.txt": "torch==2.1.2\nmmengine==0.10.4\nmmcv==2.2.0\nmmdet==3.3.0\n",
+        "train.py": "import mmdet\n",
+    }, "requirements.txt:3 error"),
+    bad("built for the numpy before", {
+        "requirements.txt": "torch==2.1.2\nnumpy\ngradio==4.44.1\n", "train.py": "import torch\n",
+    }, "requirements.txt:1 warning"),
+    good("another library holds numpy", {
+        "requirements.txt": "torch==2.1.2\nnumpy\ngradio==4.16.0\n", "train.py": "import torch\n",
+    }),
+    good("releases that the package takes", {
+        "requirements.txt": "torch==2.1.2\nmmengine==0.10.4\nmmcv==2.1.0\nmmdet==3.3.0\n",
+        "train.py": "import mmdet\n",
+    }),
     bad("a later command replaces what the import checks", {
         "Dockerfile": "FROM python:3.11\nRUN pip install torch==2.8.0 transformers==4.56.1\n"
         "RUN pip install -U huggingface_hub\n", **_TRAIN,
