@@ -148,22 +148,26 @@ def _is_returned(event: Event) -> bool:
         node = node.func.value
     scope = function_around(event.module, event.node) or event.module.tree
     given = assigned(scope, node.id) if isinstance(node, ast.Name) else [node]
-    if isinstance(node, ast.Name) and _starts_as_none(scope, node.id):
+    if isinstance(node, ast.Name) and _is_made_in_loop(scope, node.id):
         return False  # no turn of a loop has made it yet
     calls = [value for value in given if isinstance(value, ast.Call)]
     return bool(calls) and all(ast.unparse(call.func) not in ("next", "iter") for call in calls)
 
 
-def _starts_as_none(scope: ast.AST, name: str) -> bool:
-    """Return whether a function gives `None` to a variable itself: `first = None`, `first, second = None, None`."""
+def _is_made_in_loop(scope: ast.AST, name: str) -> bool:
+    """Return whether a variable is `None` at first, `a, b = None, None` included, and loops alone give it a value."""
+    first, later = False, []
     for node in (node for node in ast.walk(scope) if isinstance(node, ast.Assign)):
         for target in node.targets:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=False))
-            if any(isinstance(t, ast.Name) and t.id == name and ast.unparse(v) == "None" for t, v in pairs):
-                return True
-    return False
+            mine = [v for t, v in pairs if isinstance(t, ast.Name) and t.id == name]
+            first |= any(ast.unparse(v) == "None" for v in mine)
+            later += [v for v in mine if ast.unparse(v) != "None"]
+    loops = [node for node in ast.walk(scope) if isinstance(node, ast.For | ast.While)]
+    inside = {inner for loop in loops for inner in ast.walk(loop)}
+    return first and bool(later) and all(value in inside for value in later)
 
 
 def _without_path(run: RunQuery, event: Event) -> Iterator[Finding]:
