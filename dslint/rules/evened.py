@@ -16,6 +16,7 @@ _ROUNDS = frozenset({"ceil", "lcm", "gcd", "divmod"})
 _TOKEN_PADS = frozenset({"pad_sequence", "pad_packed_sequence", "pack_padded_sequence", "zeropad2d"})
 _TOKEN_PADDERS = re.compile(r"(?i)token|process|^f$|^functional$|^nn$|^np$|collat")
 _OPTIONS = frozenset({"drop_last", "even_batches", "apply_padding"})
+_SIZES = frozenset({"size", "num_samples", "k"})
 _EXTREMES = frozenset({"MIN", "MAX"})
 _OPERATIONS = frozenset({"ReduceOp", "reduce_op"})
 # Numbers of items, or what was gathered from the ranks.
@@ -119,7 +120,7 @@ def _fills(node: ast.AST) -> bool:
     """Return whether a call fills a list up or lets ranks end early, or a name says so."""
     if isinstance(node, ast.keyword):
         off = isinstance(node.value, ast.Constant) and node.value.value is False
-        return node.arg in _OPTIONS and not off
+        return (node.arg in _OPTIONS and not off) or _draws_multiple(node)
     if isinstance(node, ast.Name | ast.Attribute):
         name = _last(node)
         return name in _OPTIONS or name in _LENGTHS or name == "Join"
@@ -131,6 +132,14 @@ def _fills(node: ast.AST) -> bool:
     owner = _last(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     fills = "pad" in name or "truncate" in name
     return fills and name not in _TOKEN_PADS and _TOKEN_PADDERS.search(owner) is None
+
+
+def _draws_multiple(node: ast.keyword) -> bool:
+    """Return whether a number of draws is so many for each of several: `rng.choice(n, size=rounds * slots)`."""
+    value = node.value
+    if node.arg not in _SIZES or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mult):
+        return False
+    return isinstance(value.left, ast.Name | ast.Attribute) and isinstance(value.right, ast.Name | ast.Attribute)
 
 
 def _is_pad(node: ast.AST) -> bool:

@@ -249,3 +249,33 @@ def tensors(items, group):
         tensor = items[number] if is_source else torch.zeros(size)
         dist.broadcast(tensor, src=0, group=group)
 """
+
+# So many draws for each slot: the parts are equal.
+DRAWN = """\
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Visits(IterableDataset):
+    def __init__(self, rows, rank, world, rounds=40):
+        self.rows, self.rank, self.world, self.rounds = rows, rank, world, rounds
+
+    def __iter__(self):
+        rng = np.random.default_rng(0)
+        order = rng.choice(len(self.rows), %s)
+        for row in order[self.rank :: self.world]:
+            yield torch.from_numpy(self.rows[row])
+
+
+def main(net, rows, optimizer):
+    dist.init_process_group("nccl")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    model = DDP(net.cuda())
+    for batch in DataLoader(Visits(rows, rank, world), batch_size=8):
+        model(batch.cuda()).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""

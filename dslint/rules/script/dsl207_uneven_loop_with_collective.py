@@ -41,6 +41,7 @@ from dslint.rules.lonelycalls import family, name
 from dslint.rules.unevenscripts import (
     CUT_TO_SHORTEST,
     DDP_HEAD,
+    DRAWN,
     FLOORED,
     JOINED,
     OWN_ROWS,
@@ -363,5 +364,7 @@ def infer(model):
     bad("a counter of epochs that hears of the scores on rank 0 only",
         {"train.py": STOPPER % "if dist.get_rank() == 0:\n            "}, "train.py:26"),
     good("the same on all ranks", {"train.py": STOPPER % ""}),
+    good("so many draws for each rank", {"visits.py": DRAWN % "size=self.rounds * self.world"}),
+    bad("a number of draws", {"visits.py": DRAWN % "size=self.rounds"}, "visits.py:23"),
     good("one rank sends the list and the others receive it", {"send.py": SENT}),
 )  # fmt: skip
