@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dslint.python.heap import RECEIVED
 from dslint.python.places import earlier
 from dslint.python.values import (
     LOST_VALUE,
@@ -182,3 +183,8 @@ def _has(atoms: frozenset[Atom], kind: type) -> bool:
 
 def _tuples(atoms: frozenset[Atom]) -> list[Tuple]:
     return [atom for atom in atoms if isinstance(atom, Tuple)]
+
+
+def is_told(first: Value, second: Value) -> bool:
+    """Return whether one of two values was received from another rank."""
+    return any(isinstance(a, Unknown) and a.reason == RECEIVED for a in (*first.atoms, *second.atoms))

@@ -13,7 +13,6 @@ from dslint.python.heap import (
     ITEMS,
     LENGTH,
     RAN,
-    RECEIVED,
     REST,
     UNFINISHED,
     Heap,
@@ -21,7 +20,7 @@ from dslint.python.heap import (
     OutOfBudgetError,
 )
 from dslint.python.jobtests import asks_for_job
-from dslint.python.joins import is_same, join, rank_or_constant
+from dslint.python.joins import is_same, is_told, join, rank_or_constant
 from dslint.python.operators import per_rank
 from dslint.python.paths import MADE_OF, one_path
 from dslint.python.store import Key
@@ -279,18 +278,23 @@ class Machine(Heap):
                 ranked = rank_or_constant(first, second)
                 if ranked is not None and first_lanes == second_lanes and self._asked_for_job():
                     return ranked
-                if _is_told(first, second):
+                if is_told(first, second):
                     return self._told(first, second, is_job=self._asked_for_job())
-            if first_lanes != second_lanes:
-                varies |= self.split_varies(second_lanes) | self.split_varies(first_lanes)
-            return self._met(join(first, second, varies), first, second)
-        if _is_told(first, second):
+            if first_lanes == second_lanes:
+                return self._met(join(first, second, varies), first, second)
+            varies |= self.split_varies(second_lanes) | self.split_varies(first_lanes)
+            return self._from_split(self._met(join(first, second, varies), first, second))
+        if is_told(first, second):
             return self._told(first, second, is_job=True)
         by_rank = self._by_rank(first, first_lanes, second, second_lanes)
         by_rank = by_rank or self._items_by_rank(first, first_lanes, second, second_lanes)
         if by_rank is not None:
             return by_rank.with_(varies & NAMED_RANK)
-        found = self._met(join(first, second, self.split_varies(second_lanes) | varies & NAMED_RANK), first, second)
+        bits = self.split_varies(second_lanes) | varies & NAMED_RANK
+        return self._from_split(self._met(join(first, second, bits), first, second))
+
+    def _from_split(self, found: Value) -> Value:
+        """Return a value with the test that has parted the ranks as the place where it begins to differ."""
         if self.split is None or not found.varies & RANKED:
             return found
         return Value(found.atoms, found.varies, found.shape, found.made_by, found.number, self.split)
@@ -389,10 +393,6 @@ class Machine(Heap):
         if found is None:
             found = self.new.loops[key] = self.number()
         return found
-
-
-def _is_told(first: Value, second: Value) -> bool:
-    return any(isinstance(a, Unknown) and a.reason == RECEIVED for a in (*first.atoms, *second.atoms))
 
 
 def _raises(seq: Seq) -> bool:

@@ -25,6 +25,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
+from dslint.python.source import Module
+from dslint.python.values import Value
 from dslint.python.varies import DATA, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.dividedloaders import divided_loaders
@@ -70,10 +72,16 @@ def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all:
     for node in reversed(found.around):
         if not isinstance(node, Alt) or node.test is None or not node.varies & DATA or node.varies & LOST:
             continue
-        place = run.machine.origin(node.test)
+        place = _made_by(run, node.test)
         if (id(place[1]) in divided if place is not None else is_all) and _compares(node):
             return node
     return None
+
+
+def _made_by(run: RunQuery, test: Value | None) -> tuple[Module, ast.AST] | None:
+    """Return the call that makes the number differ; `None` where a test does, which keeps the best one on rank 0."""
+    place = run.machine.origin(test) if test is not None else None
+    return None if place is not None and isinstance(place[1], ast.If | ast.IfExp) else place
 
 
 def _compares(alt: Alt) -> bool:
@@ -88,7 +96,7 @@ def _asked(alt: Alt) -> ast.AST:
 
 def _finding(run: RunQuery, test: Alt, saves: Event, divided: dict[int, Event]) -> Finding:
     asked = _asked(test)
-    place = run.machine.origin(test.test) if test.test is not None else None
+    place = _made_by(run, test.test)
     made = divided[id(place[1])] if place is not None else list(divided.values())[-1]
     return run.finding(
         META,
