@@ -6472,7 +6472,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl717_state_loaded_on_some_ranks",
         markers=(
             "load_state_dict\\(",
-            "DistributedDataParallel|DDP|horovod",
+            "DistributedDataParallel|DDP|horovod|accelerat",
         ),
         fix="none",
         since="0.1.0",

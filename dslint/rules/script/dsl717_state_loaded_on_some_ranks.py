@@ -38,7 +38,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="only some ranks restore the state of the optimizer: the replicas make different steps",
-    markers=(r"load_state_dict\(", r"DistributedDataParallel|DDP|horovod"),
+    markers=(r"load_state_dict\(", r"DistributedDataParallel|DDP|horovod|accelerat"),
     references=("https://github.com/horovod/horovod/issues/936",),
     depends_on_run=True,
 )
@@ -55,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each state that some ranks load for themselves."""
     if run.context.is_one_process or run.stage is not None or run.is_fsdp or not run.has("backward"):
         return
-    if not run.has("wraps-model", "wraps-optimizer") or _is_sent(run):
+    if not run.has("wraps-model", "wraps-optimizer", "prepares") or _is_sent(run):
         return
     loads = list(run.happenings("loads-state-dict"))
     for found in loads:
@@ -113,6 +113,8 @@ def _is_sent(run: RunQuery) -> bool:
     for found in run.occurrences("collective"):
         if "broadcast_optimizer_state" in found.event.api:
             return True
+        if "prepares" in found.event.tags:
+            continue  # wraps it before anything is loaded, or after: it sends nothing of its state
         given = [atom.cls for value in found.event.arguments.values() for atom in instances(value)]
         if any(isinstance(cls, str) and kinds.is_class(cls, "optimizer") for cls in given):
             return True
@@ -187,8 +189,42 @@ def main(loader, path):
 """
 _WRAP = "self.model = DistributedDataParallel(self.net)"
 _FOUND = "if self.rank == 0 and os.path.exists(path):\n            self.restore()"
+_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+
+
+class Trainer:
+    def __init__(self, net, loader):
+        self.accelerator = Accelerator()
+        optimizer = torch.optim.Adam(net.parameters())
+        self.net, self.optimizer, self.loader = self.accelerator.prepare(net, optimizer, loader)
+        self.step = 0
+
+    def load(self, path):
+        %s
+        state = torch.load(path, map_location="cpu")
+        self.accelerator.unwrap_model(self.net).load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = state["step"]
+
+    def train(self):
+        for batch in self.loader:
+            self.accelerator.backward(self.net(batch).mean())
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+
+def main(net, loader):
+    trainer = Trainer(net, loader)
+    trainer.load("last.pt")
+    trainer.train()
+"""
 
 EXAMPLES = (
+    bad("accelerate, the main process alone", {
+        "train.py": _ACCELERATE % "if not self.accelerator.is_main_process:\n            return"}, "train.py:17"),
+    good("accelerate, every process", {"train.py": _ACCELERATE % "self.step = 0"}),
     bad("Horovod", {"train.py": _HOROVOD % ""}, "train.py:12"),
     good("Horovod sends the state", {"train.py": _HOROVOD % _SENT}),
     bad("a method that one rank calls", {"train.py": _DDP % (_WRAP, _FOUND)},
