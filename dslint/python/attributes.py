@@ -281,6 +281,11 @@ def _of_library_object(m: Machine, atom: Instance, cls: Base, name: str, node: a
         known = getattr(builtins, cls.removeprefix("builtins."), None)
         if isinstance(known, type) and issubclass(known, BaseException) and not callable(getattr(known, name, None)):
             return unknown(OPAQUE, f"`{name}` of an exception", m.deep_varies(one(atom)))
+        if cls == "builtins.dict" and not hasattr(dict, name):
+            from dslint.python import dictionaries
+
+            # Of a kind whose items are attributes, too.
+            return dictionaries.item_of(m, atom, const(name), node)
         return one(Bound(f"{cls}.{name}", atom))
     method = method_in_place(m, atom, name)
     if method is not None:
@@ -373,6 +378,11 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
                 continue
             if name in m.libraries.watched:
                 watched(m, atom, name, value, node)
+            if atom.cls == "builtins.dict":  # of a kind whose items are attributes, too
+                from dslint.python import writing
+
+                writing.store_item(m, one(atom), const(name), value, node)
+                continue
             key = (atom, name)
             old = m.store.get(key)
             replacing(m, atom, old, value, node)

@@ -24,6 +24,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    Written,
     const,
     one,
 )
@@ -63,6 +64,13 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         if isinstance(known, Const) and isinstance(known.value, str) and value is not None:
             attributes.write(m, one(receiver), known.value, value, node)
             m.store.set((receiver, (REGISTERED, known.value)), const(True))
+    if (
+        "keeps_arguments" in row.extra
+        and isinstance(receiver, Instance)
+        and not bound.extra
+        and "frame" not in bound.given
+    ):
+        attributes.write(m, one(receiver), row.extra["keeps_arguments"], _arguments_here(m, node), node)
     becomes = row.extra.get("becomes")
     if becomes:
         value = bound.given.get(row.extra.get("wraps", ""))
@@ -74,6 +82,18 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         for atom in value.atoms if value is not None else ():
             if isinstance(atom, Instance) and wrappers.is_of_unknown_class(m, atom):
                 wrappers.becomes(m, atom, str(cls))
+
+
+def _arguments_here(m: Machine, node: ast.AST) -> Value:
+    """Return a dictionary of the arguments of the function that runs: what `save_hyperparameters()` keeps."""
+    function = m.frame.function.node if m.frame.function is not None else None
+    given = function.args if isinstance(function, ast.FunctionDef) else None
+    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)][1:] if given is not None else []
+    pairs = [(name, m.store.get((m.frame.id, name))) for name in names]
+    place = one(Written(node, node))
+    parts: list[tuple[Value | None, Value, Value]] = [(const(n), v, place) for n, v in pairs if v is not None]
+    rest = m.store.get((m.frame.id, given.kwarg.arg)) if given is not None and given.kwarg is not None else None
+    return dictionaries.made_of(m, node, [*parts, (None, rest, place)] if rest is not None else parts)
 
 
 def _seed(m: Machine, seed: Value | None, generator: Instance) -> None:

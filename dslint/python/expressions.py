@@ -13,6 +13,7 @@ from dslint.python import (
     connectives,
     containers,
     dictionaries,
+    generators,
     gradients,
     invoke,
     narrowing,
@@ -331,17 +332,9 @@ def _yield(m: Machine, node: ast.Yield) -> Value:
     value = evaluate(m, node.value) if node.value is not None else const(None)
     if m.frame.on_yield is not None:
         _note_yields(m, 0)
-        for at, state in enumerate(m.frame.loops):
-            _note_restarts(m, state.tree.items if state.tree is not None else frozenset(), at)
+        generators.note_restarts(m)
         m.frame.on_yield(value)
     return unknown(OPAQUE, "what is sent into a generator")
-
-
-def _note_restarts(m: Machine, made: frozenset[ast.AST], at: int) -> None:
-    """Note that a generator begins anew, in a loop around, what `made` these items: `while True: yield from loader`."""
-    around = (state.tree for state in m.frame.loops[:at] if state.tree is not None)
-    if any(isinstance(loop.node, ast.While) or loop.counts for loop in around):
-        m.restarts |= made
 
 
 def _note_yields(m: Machine, counted: int) -> None:
@@ -360,7 +353,7 @@ def _yield_from(m: Machine, node: ast.YieldFrom) -> Value:
     def turn() -> None:
         value = items_of(m, subject, node)
         if m.frame.on_yield is not None:
-            _note_restarts(m, makers(value), len(m.frame.loops))
+            generators.note_restart(m, makers(value), len(m.frame.loops))
             m.frame.on_yield(value)
 
     repeat(m, node, turn, counted)

@@ -58,6 +58,19 @@ def run_generator(m: Machine, atom: Instance, node: ast.AST, body: Callable[[Val
         m.store.set((atom, LENGTH), Value(frozenset((number,)), m.yielded_by))
 
 
+def note_restarts(m: Machine) -> None:
+    """Note which loaders the loops around a `yield` begin anew."""
+    for at, state in enumerate(m.frame.loops):
+        note_restart(m, state.tree.items if state.tree is not None else frozenset(), at)
+
+
+def note_restart(m: Machine, made: frozenset[ast.AST], at: int) -> None:
+    """Note that a generator begins anew, in a loop around, what `made` these items: `while True: yield from loader`."""
+    around = (state.tree for state in m.frame.loops[:at] if state.tree is not None)
+    if any(isinstance(loop.node, ast.While) or loop.counts for loop in around):
+        m.restarts |= made
+
+
 def yielded(m: Machine, atom: Instance, node: ast.AST) -> Value:
     """Return what a generator may yield; its events go into the tree here."""
     found = [NOTHING]

@@ -188,8 +188,7 @@ class Heap:
         self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
         self.tries: list[tuple[int, list[Outcome]]] = []
-        # The test whose ways meet just now.
-        self.split: tuple[Module, ast.AST] | None = None
+        self.split: tuple[Module, ast.AST] | None = None  # the test whose ways meet just now
         self.asked: tuple[ast.AST | None, Value | None] | None = None
 
     def chosen_from(self, first: Value, second: Value) -> object:

@@ -13,7 +13,7 @@ from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBud
 from dslint.python.iterators import own_items
 from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
-from dslint.python.onceloops import ran_each, ran_in_turns, ran_once, ran_to_break
+from dslint.python.onceloops import ran_each, ran_in_turns, ran_once, ran_over_keys, ran_to_break
 from dslint.python.several import note_none
 from dslint.python.store import Key
 from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Tuple, Value, one
@@ -213,6 +213,8 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
             execute(m, node.orelse)
         return
     if ran_once(m, node, known) or ran_in_turns(m, node, known) or ran_each(m, node, known):
+        return
+    if ran_over_keys(m, node):
         return
 
     def turn() -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dslint.python.heap import Frame, LoopState, Outcome
+from dslint.python import dictionaries
+from dslint.python.heap import REST, Frame, LoopState, Outcome
 from dslint.python.machine import Machine
-from dslint.python.values import Const, Value
+from dslint.python.values import Const, Instance, Tuple, Value, const, one
 
 # A loop over so few items is run turn by turn where dictionaries matter, and over so many where options are added.
 _FEW_TURNS, _MOST_TURNS = 8, 64
@@ -57,6 +58,52 @@ def ran_in_turns(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | 
     if m.alive:
         execute(m, node.orelse)
     return True
+
+
+def ran_over_keys(m: Machine, node: ast.For | ast.AsyncFor) -> bool:
+    """Run `for k in d: d[k] = f(d[k])` over few known keys turn by turn; return whether it is such a statement."""
+    from dslint.python.expressions import evaluate
+    from dslint.python.statements import assign, execute
+
+    over, is_pair = _dictionary(node.iter)
+    key = node.target.elts[0] if is_pair and isinstance(node.target, ast.Tuple) else node.target
+    if over is None or not isinstance(key, ast.Name) or not _replaces(node.body, over, key.id) or node.orelse:
+        return False
+    atom = evaluate(m, over).single
+    if not isinstance(atom, Instance) or atom.cls != "builtins.dict" or not dictionaries.is_ordered(m, atom):
+        return False
+    keys, rest = dictionaries.known_keys(m, atom), m.store.get((atom, REST))
+    is_open = rest is not None and rest.atoms
+    if is_open or not 1 < len(keys) <= _FEW_TURNS or any(dictionaries.may_lack(m, atom, each) for each in keys):
+        return False
+    frame, outer = m.frame, m.frame.turn
+    for at, each in enumerate(map(const, keys)):
+        in_turn(m, frame, node, at, outer)
+        if m.alive:
+            value = one(Tuple((each, dictionaries.item_of(m, atom, each, node)))) if is_pair else each
+            assign(m, node.target, value, node.target)
+            execute(m, node.body)
+    frame.turn = outer
+    return True
+
+
+def _dictionary(over: ast.expr) -> tuple[ast.expr | None, bool]:
+    """Return the dictionary that a loop goes through, and whether it gives pairs."""
+    if isinstance(over, ast.Call) and getattr(over.func, "id", "") == "list" and len(over.args) == 1:
+        over = over.args[0]
+    is_pair = False
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and not over.args:
+        is_pair = over.func.attr == "items"
+        over = over.func.value if is_pair or over.func.attr == "keys" else over
+    return (over if isinstance(over, ast.Name | ast.Attribute) else None), is_pair
+
+
+def _replaces(body: Sequence[ast.stmt], over: ast.expr, key: str) -> bool:
+    """Return whether simple statements replace the item that a loop over a dictionary has reached."""
+    if _jumps(body) or any(isinstance(inner, _INNER) for part in body for inner in ast.walk(part)):
+        return False
+    targets = [part.targets[0] for part in body if isinstance(part, ast.Assign) and len(part.targets) == 1]
+    return any(ast.unparse(target) == f"{ast.unparse(over)}[{key}]" for target in targets)
 
 
 def ran_each(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None) -> bool:

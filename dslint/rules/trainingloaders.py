@@ -10,7 +10,7 @@ from dslint.rules.lightnings import adds_sampler as trainer_adds_sampler
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
-_WRAPS = ("wraps-model", "makes-engine", "prepares")
+_WRAPS = ("wraps-model", "makes-engine", "prepares", "wraps-optimizer")
 _TRAINS = ("backward", "engine-backward")
 PARALLEL = re.compile(
     r"(?:sequence|tensor|pipeline|model|context|expert)_?parallel(?!\.\w*DataParallel)|autotp|\b[tsp]p_size|ulysses|"

@@ -184,3 +184,32 @@ def test_an_object_of_the_project_gives_as_many_items_as_its_generator(taken: st
     text = made + "bag = Bag(words[%s:])\nx = len(" + taken + ")\nx"
     assert not same(text % "rank")
     assert same(text % "1")
+
+
+@pytest.mark.parametrize("over", ["d", "list(d)", "d.keys()", "list(d.keys())"])
+def test_a_loop_that_replaces_each_item_leaves_none_of_the_old_ones(over: str) -> None:
+    text = f"d = {{'a': 1, 'b': 2}}\nfor k in {over}:\n    d[k] = d[k] + 10\nx = d['a']\nx\n"
+    assert constants(text) == {11}
+    assert constants(text.replace("x = d['a']", "x = d['b']")) == {12}
+    assert constants("d = {'a': 1, 'b': 2}\nfor k, v in d.items():\n    d[k] = v + 10\nx = d['b']\nx\n") == {12}
+    assert constants(text.replace("+ 10", "+ 10\n    if d[k] > 5:\n        break")) != {11}
+
+
+@pytest.mark.parametrize("module", ["munch", "easydict", "addict"])
+def test_items_of_dictionaries_that_are_attributes_too(module: str) -> None:
+    name = {"munch": "Munch", "easydict": "EasyDict", "addict": "Dict"}[module]
+    head = f"from {module} import {name}\nd = {name}({{'a': 1}})\nd.b = 2\nd['c'] = 3\n"
+    for key, number in (("a", 1), ("b", 2), ("c", 3)):
+        assert constants(head + f"x = d.{key}\nx\n") == {number}
+        assert constants(head + f"x = d['{key}']\nx\n") == {number}
+
+
+def test_what_lightning_keeps_of_the_arguments_of_a_constructor() -> None:
+    net = (
+        "import lightning as L\nclass Net(L.LightningModule):\n    def __init__(self, a, b=2, **more):\n"
+        "        super().__init__()\n        self.save_hyperparameters(%s)\nn = Net(1, c=3)\n"
+    )
+    for key, number in (("a", 1), ("b", 2), ("c", 3)):
+        assert constants(net % "" + f"x = n.hparams.{key}\nx\n") == {number}
+        assert constants(net % "" + f"x = n.hparams['{key}']\nx\n") == {number}
+    assert constants(net % "'a'" + "x = n.hparams.b\nx\n") == {...}

@@ -105,3 +105,17 @@ def test_parts_that_are_named_one_by_one(made: str, result: str, left: list[str]
     """A part of a container is left out where all code names the parts that it reads."""
     assert parts_left_out(made, result) == left
     assert parts_left_out(made, result, "DDP(Net(), find_unused_parameters=True)") == []
+
+
+@pytest.mark.parametrize(("speakers", "left"), [("1", ["spare"]), ("4", []), ("count", [])])
+def test_a_layer_of_lightning_that_a_kept_argument_decides_about(speakers: str, left: list[str]) -> None:
+    """`self.hparams` holds the arguments of the constructor."""
+    code = (
+        "import lightning as L\nimport torch\nfrom torch import nn\n"
+        "class Net(L.LightningModule):\n    def __init__(self, speakers=1):\n        super().__init__()\n"
+        "        self.save_hyperparameters()\n        self.used = nn.Linear(4, 4)\n"
+        "        self.spare = nn.Embedding(speakers, 4)\n    def training_step(self, batch, index):\n"
+        "        h = self.used(batch)\n        if self.hparams.speakers > 1:\n            h = h + self.spare(index)\n"
+        f"        return h.mean()\nL.Trainer(devices=4, strategy='ddp').fit(Net({speakers}), data)\n"
+    )
+    assert [finding.fact("layer") for finding in findings(rule, code)] == left

@@ -212,17 +212,15 @@ class LeftOuts:
         )
 
     def _closed(self, use: ast.AST, layer: Layer, bodies: Sequence[Call]) -> ast.expr | None:
-        """Return the test around a call of a layer in a `forward` that ran, and did not come to it."""
+        """Return the test around a call of a layer in a method that ran, and did not come to it."""
         ran = {
             id(n.function.node)
             for b in bodies
             for n in walk(b)
             if isinstance(n, Call) and isinstance(n.function, Function)
         }
-        forward = next((n for n in layer.owner.node.body if getattr(n, "name", "") == "forward"), None)
-        if forward is None or id(forward) not in ran:
-            return None
-        nodes = list(ast.walk(forward))
+        methods = (n for n in layer.owner.node.body if isinstance(n, ast.FunctionDef) and n.name != "__init__")
+        nodes = next((found for n in methods if id(n) in ran and use in (found := list(ast.walk(n)))), [])
         if not any(isinstance(node, ast.Call) and node.func is use for node in nodes):
             return None
         tests = [node.test for node in nodes if isinstance(node, ast.If | ast.IfExp) and _is_in_arm(node, use)]

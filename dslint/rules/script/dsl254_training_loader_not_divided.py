@@ -41,7 +41,7 @@ META = RuleMeta(
     markers=(
         r"DataLoader\b",
         r"DistributedDataParallel|deepspeed[\s\\]*\.initialize|deepspeed as|from deepspeed"
-        r"|FullyShardedDataParallel|fully_shard",
+        r"|FullyShardedDataParallel|fully_shard|hvd\.DistributedOptimizer",
     ),
     references=("https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
     depends_on_run=True,
@@ -108,6 +108,26 @@ _LOOP = """\
         loss.backward()
         optimizer.step()
 """
+_HOROVOD = """\
+import horovod.torch as hvd
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+from torchvision.datasets import FakeData
+
+
+def main(net, args):
+    hvd.init()
+    data = FakeData(size=args.size)
+    loader = DataLoader(data, batch_size=args.batch_size, %s)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1 * hvd.size())
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=net.named_parameters())
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+    for epoch in range(args.epochs):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+"""
 _ROLLOUT = """\
 import torch
 from accelerate import Accelerator
@@ -136,6 +156,15 @@ def main(path, score):
 """
 
 EXAMPLES = (
+    bad("an optimizer of Horovod", {"train.py": _HOROVOD % "shuffle=True"}, "train.py:10"),
+    good(
+        "a sampler that Horovod's ranks share",
+        {
+            "train.py": (
+                _HOROVOD % "sampler=DistributedSampler(data, num_replicas=hvd.size(), rank=hvd.rank(), shuffle=False)"
+            )
+        },
+    ),
     bad(
         "a DDP model, and a loader as on one GPU",
         {

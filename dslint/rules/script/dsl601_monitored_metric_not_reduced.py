@@ -262,6 +262,13 @@ class Net(L.LightningModule):
         self.log("val_loss", loss)
         self.losses.clear()
 """
+_GATHERED = (
+    _COLLECTED.replace("self.layer, self.losses = torch.nn.Linear(4, 2), []", "self.layer = torch.nn.Linear(4, 2)")
+    .replace("self.losses.append(self.layer(b).mean())", "return self.layer(b).mean()")
+    .replace("on_validation_epoch_end(self)", "validation_epoch_end(self, outputs)")
+    .replace("torch.stack(self.losses)", "torch.stack(outputs)")
+    .replace("loss)\n        self.losses.clear()", "loss%s)")
+)
 _BASE = """\
 import lightning as L
 import torch
@@ -298,6 +305,23 @@ def _files(log: str, trainer: str, callbacks: str, optimizers: str = _PLAIN) -> 
 
 
 EXAMPLES = (
+    bad(
+        "what the end of an epoch gets in Lightning 1",
+        {
+            "net.py": _GATHERED % "",
+            "train.py": _TRAIN % (_DDP, _BEST),
+            "requirements.txt": "lightning==1.9.5\n",
+        },
+        "net.py:18",
+    ),
+    good(
+        "what the end of an epoch gets is reduced",
+        {
+            "net.py": _GATHERED % ", sync_dist=True",
+            "train.py": _TRAIN % (_DDP, _BEST),
+            "requirements.txt": "lightning==1.9.5\n",
+        },
+    ),
     bad("the best checkpoint of one share of the data", _files(_LOG % "", _DDP, _BEST), "net.py:17 warning"),
     bad("logged for rank 0, and followed by all ranks",
         _files(_LOG % ", rank_zero_only=True", _DDP, 'EarlyStopping("val_loss")'), "net.py:17 warning"),
