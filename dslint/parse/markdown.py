@@ -1,4 +1,4 @@
-"""Code blocks of Markdown, fenced (CommonMark 4.5) and indented (4.4), with their positions in the host file."""
+"""Code blocks of Markdown, fenced (CommonMark 4.5), indented (4.4) or in HTML, with their positions in the host."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ _OPEN = re.compile(
 _LINE = re.compile(r".*\n|.+")
 # Lines of four blanks or more behind an empty one.
 _INDENTED = re.compile(r"(?:\A|^[ \t]*\n)((?:(?: {4}|\t)[ \t]*\S.*(?:\n|\Z)|[ \t]*\n)+)", re.MULTILINE)
+_PREFORMATTED = re.compile(r"<pre\b[^>]*>(.*?)</pre>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_ENTITY = re.compile(r"&(?:#\d+|\w+);")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 # A directive of MyST for a code block, and the options at the begin of its body.
 _DIRECTIVE = re.compile(r"\{(?:code-block|code|sourcecode)\}")
@@ -67,13 +70,17 @@ def fences(text: str) -> Iterator[Fence]:
 
 
 def indented_blocks(text: str, fenced: Sequence[Fence]) -> Iterator[Fence]:
-    """The code blocks that are marked by their indentation alone (CommonMark 4.4), outside of the fenced ones.
+    """The code blocks that are marked by their indentation alone or `<pre>` (CommonMark 4.4), outside of fences.
 
     A paragraph of a list item may look the same: whether a block is code, its text must say.
     """
     for match in _INDENTED.finditer(text):
         if not any(f.span.start < match.end(1) and match.start(1) < f.span.end for f in fenced):
             yield Fence("", Span(*match.span(1)), match[1])
+    for match in _PREFORMATTED.finditer(text) if "<pre" in text.lower() else ():
+        is_own = not any(f.span.start < match.end(1) and match.start(1) < f.span.end for f in fenced)
+        if is_own and not _ENTITY.search(match[1]):
+            yield Fence("", Span(*match.span(1)), _TAG.sub(lambda tag: re.sub(r"[^\n]", " ", tag[0]), match[1]))
 
 
 def _marked_lines(text: str) -> Iterator[tuple[int, int]]:

@@ -32,6 +32,8 @@ _SCRIPT_WRITES = re.compile(
 _WRITES = r"(?:>>?|\b(?:tee|cp|mv|ln|install|wget|curl|sed -i|jq|envsubst|git clone|touch)\b)"
 _WRITING = re.compile(_WRITES)
 _WRITES_VARIABLE = re.compile(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)")
+# The `>` of these tags of a document writes nothing.
+_PREFORMATTED = re.compile(r"</?pre\b[^<>\n]*>")
 # Commands that bring files whose names they do not say, and what follows them.
 _BRINGS = re.compile(
     r"(?:^|[;&|(]|\bsudo|\b(?:then|do))[ \t]*((?:cp|mv|ln|rsync|scp|unzip|tar|wget|curl|gsutil|azcopy|rclone|dvc)\b"
@@ -203,7 +205,8 @@ def _texts(files: Files) -> _Texts | None:
 
 
 def _shell(source: SourceFile) -> str:
-    return "\n".join(line for line in source.text.splitlines() if len(line) < _MAX_LINE)
+    text = _PREFORMATTED.sub(" ", source.text) if "<pre" in source.text else source.text
+    return "\n".join(line for line in text.splitlines() if len(line) < _MAX_LINE)
 
 
 def _is_command(line: str) -> bool:

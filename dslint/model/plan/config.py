@@ -42,12 +42,15 @@ class Named:
     def is_moved(self, document: str) -> bool:
         """Whether a document names a file by a folder where it is not, and it is elsewhere beside the document.
 
-        A path that ends the one that is meant (`train.py` of `src/train.py`) may be right after a `cd` in words.
+        A path that ends the one that is meant (`train.py` of `src/train.py`) may be right after a `cd` in words, but
+        not where it differs in small and capital letters.
         """
-        folder = posixpath.dirname(document)
+        folder, tail = posixpath.dirname(document), "/" + self.text.removeprefix("./")
+        meant = f"/{self.meant}"
+        if meant.lower().endswith(tail.lower()):
+            return bool(self.meant) and not meant.endswith(tail)
         is_same = posixpath.basename(self.text) == posixpath.basename(self.meant)
-        is_below = not folder or self.meant.startswith(f"{folder}/")
-        return is_same and is_below and "/" in self.text and not self.meant.endswith(f"/{self.text.removeprefix('./')}")
+        return is_same and "/" in self.text and (not folder or self.meant.startswith(f"{folder}/"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dslint.model.plan.appearing import may_appear
 from dslint.model.plan.config import Named
 from dslint.model.plan.files import Files
 from dslint.model.plan.leftbehind import left_behind
-from dslint.model.plan.tree import files_by_name, files_like
+from dslint.model.plan.tree import files_by_name, files_like, parts_of
 from dslint.parse.python import parse_ast
 from dslint.python.names import Names
 from dslint.python.passed import passed
@@ -82,14 +82,22 @@ def _missing(text: str, word: Word, files: Files) -> Named | None:
 
 def _meant(text: str, files: Files) -> str:
     """The one file of the project that shares the end of the path, or a name that is its own."""
-    like = files_like(text, files.launch_path, files.workspace)
     name = posixpath.basename(text)
+    like = _in_other_letters(text, files) or files_like(text, files.launch_path, files.workspace)
     if not like and _OWN_NAME.fullmatch(name):
         like = list(files_by_name(files.launch_path, files.workspace).get(name, ()))
     if not like and posixpath.dirname(text).strip("./"):
         stem = text.rpartition(".")[0]
         like = [path for ending in _ENDINGS[:5] if (path := files.find(f"{stem}.{ending}")) is not None]
     return like[0] if len(like) == 1 else ""
+
+
+def _in_other_letters(text: str, files: Files) -> list[str]:
+    """The files whose paths end like this one but for small and capital letters."""
+    tail = "/" + "/".join(parts_of(text)).lower()
+    by_name = files_by_name(files.launch_path, files.workspace)
+    named = (path for name, paths in by_name.items() if tail.endswith(f"/{name.lower()}") for path in paths)
+    return [path for path in named if f"/{path}".lower().endswith(tail)]
 
 
 def similar(named: Named, files: Files) -> Named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,7 +78,10 @@ def _unnamed(command: LaunchCommand, files: Files) -> HostfileProblem | None:
 def _is_documented(files: Files) -> bool:
     """A document of the project tells its readers of the file that DeepSpeed reads by default."""
     names = files_by_name(files.launch_path, files.workspace)
-    paths = [path for name, found in names.items() if name.lower().endswith(_DOCUMENTS) for path in found]
+    around = f"{posixpath.dirname(files.launch_path)}/"
+    told = [path for name, found in names.items() if name.lower().endswith(_DOCUMENTS) for path in found]
+    # One in the folder of the launch file, or in one above it: others speak of other programs.
+    paths = [path for path in told if not (folder := posixpath.dirname(path)) or around.startswith(f"{folder}/")]
     return any(files.workspace.memo("default hostfile", path, _speaks) for path in paths[:_MOST_DOCUMENTS])
 
 

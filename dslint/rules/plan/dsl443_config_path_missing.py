@@ -157,6 +157,13 @@ EXAMPLES = (
         "run.sh": f"cat > configs/zero3.json <<'EOF'\n{_CONFIG}EOF\n" + _RUN.replace("zero2", "zero3"),
         "train.py": TRAINER,
     }),
+    bad("a capital letter", {
+        "run.sh": _RUN.replace("zero2", "Zero2"), "train.py": TRAINER, "configs/zero2.json": _CONFIG,
+    }, "run.sh:1 warning"),
+    bad("a capital letter in documentation", {
+        "README.md": f"```bash\n{_RUN.replace('zero2', 'Zero2')}```\n", "train.py": TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }, "README.md:2 warning"),
     good("the cluster has the config", {"run.sh": _RUN.replace("configs", "/etc/ds"), "train.py": TRAINER}),
 )  # fmt: skip
 

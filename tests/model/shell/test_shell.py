@@ -420,3 +420,12 @@ def test_a_command_in_an_indented_block_is_read() -> None:
     assert [command.launcher for command in commands] == ["deepspeed"]
     place = commands[0].location.span
     assert text[place.start : place.end].startswith("deepspeed --num_gpus 4 train.py")
+
+
+def test_preformatted_html_is_a_block_of_the_same_length() -> None:
+    text = "Run:\n<pre>torchrun <b>train.py</b> --lr 1 </pre>\nand <pre>a &lt; b</pre>\n"
+    (block,) = indented_blocks(text, list(fences(text)))
+    assert block.text.split() == ["torchrun", "train.py", "--lr", "1"]
+    assert len(block.text) == block.span.end - block.span.start
+    fenced = "```html\n<pre>torchrun train.py</pre>\n```\n"
+    assert list(indented_blocks(fenced, list(fences(fenced)))) == []
