@@ -33,7 +33,10 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="an argument is left to a default that the releases which the project allows do not share",
-    markers=(r"torch|transformers|trl", r"Config\(|Arguments\(|from_pretrained\(|load\(|init_process_group\("),
+    markers=(
+        r"torch|transformers|trl|peft",
+        r"Config\(|Arguments\(|from_pretrained\(|load\(|init_process_group\(|get_peft_model\(",
+    ),
     references=(
         "https://github.com/huggingface/trl/pull/3516",
         "https://github.com/pytorch/pytorch/pull/137602",
@@ -103,6 +106,15 @@ model = AutoModelForCausalLM.from_pretrained("m"%s)
 Trainer(model=model).train()
 """
 EXAMPLES = (
+    bad(
+        "Trackers that a later release leaves out",
+        {
+            "requirements.txt": "transformers>=4.44\n",
+            "train.py": "import wandb\nfrom transformers import TrainingArguments\n\n"
+            "wandb.init(project='x')\nargs = TrainingArguments('out', learning_rate=1e-5, save_safetensors=True)\n",
+        },
+        "train.py:5 warning",
+    ),
     bad("The KL term", {"requirements.txt": "trl>=0.16,<1.0\n", "train.py": _GRPO % ""}, "train.py:3 warning"),
     bad(
         "The type of the weights",
