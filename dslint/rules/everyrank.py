@@ -52,7 +52,7 @@ def arrivals(run: RunQuery, *tags: str, lanes: int | None = None, come: Coming |
     """
     wanted = frozenset(tags)
     lanes = run.machine.worlds.full if lanes is None else lanes
-    come = come or (lambda event, around: _come(run, event, around, lanes))
+    come = come or (lambda event, around: every_rank_comes(run, event, around, lanes))
     seen: set[int] = set()
     for found in run.ordered if run.has(*tags) else ():
         spawns = [event.node for event, _ in found if "spawns" in event.tags]
@@ -123,7 +123,7 @@ def _processes(around: tuple[Node, ...], spawns: list[ast.AST]) -> frozenset[int
     return frozenset(id(n.node) for n in around if isinstance(n, Call) and id(n.node) in nodes)
 
 
-def _come(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int) -> bool:
+def every_rank_comes(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int) -> bool:
     """Return whether exactly these ranks come to an event, each of them."""
     allowed = 0 if lanes == run.machine.worlds.full else LOCAL
     if event.lanes != lanes or event.may or event.varies & _PARTS & ~allowed or "rank-zero-only" in event.tags:
@@ -280,4 +280,4 @@ def row_of(run: RunQuery, event: Event) -> Mapping[str, Any]:
     return found
 
 
-__all__ = ["Arrival", "arrivals", "row_of", "written_as"]
+__all__ = ["Arrival", "arrivals", "every_rank_comes", "row_of", "written_as"]

@@ -7,8 +7,9 @@ the service answers late or refuses, while the other ranks wait in their next co
 `accelerator.init_trackers` do so by themselves.
 
 **When it stays quiet.** With a test of the rank around the call or every call of the function that holds it, with
-`group=`, `mode=` or `name=` of the rank's own, which say that a run a rank is wanted; in scripts of a Trainer, in runs
-that train nothing, in files that join no job.
+`group=`, `mode=` or `name=` of the rank's own, which say that a run a rank is wanted; in scripts of a Hugging Face
+Trainer that neither a command starts in several processes nor their own code expects there; in sweeps, in runs that
+train nothing, in files that join no job.
 
 **Evidence.** Documentation of Weights & Biases, "Log distributed training experiments": log from rank 0 only, or from
 all ranks with `group`.
@@ -23,8 +24,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import arrivals
+from dslint.rules.everyrank import arrivals, every_rank_comes
 from dslint.rules.groups import called
+from dslint.rules.intent import intends_several
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -41,6 +43,8 @@ META = RuleMeta(
 
 # With these a Trainer is likely, which starts the run by itself.
 _TRAINERS = re.compile(r"(?m)^\s*(?:from|import)\s+(?:transformers|trl|lightning|pytorch_lightning)\b")
+# A sweep starts a run for each of its trials; with these variables a run is one that nobody sees.
+_SWEEPS = re.compile(r"wandb\.(?:agent|sweep)\b|WANDB_(?:MODE|DISABLED)")
 _TRAINS = re.compile(r"Trainer\b|TrainingArguments|[Ll]ightning")
 
 
@@ -57,17 +61,12 @@ def _has_own_name(event: Event) -> bool:
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire where nothing keeps the other ranks of the job away."""
-    if (run.context.is_one_process and not run.has("spawns")) or not run.has("backward"):
+    if run.context.is_one_process and not run.has("spawns"):
         return
-    for arrival in arrivals(run, "starts-run"):
-        event = arrival.event
-        modules = run.machine.program.with_imports((event.module, arrival.start.module))
-        if not event.api.startswith("wandb.") or any(_has_trainer(m.code) for m in modules):
-            continue
-        if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):
-            continue  # many make an `Accelerator` for its device or its log, in a program of one process
+    found = _of_loops(run) if run.has("backward") else _of_trainers(run)
+    for event in found:
         given = {name for name, value in event.arguments.items() if value.constants != (None,)}
-        if event.open or given & {"group", "mode"} or _has_own_name(event):
+        if not event.api.startswith("wandb.") or event.open or given & {"group", "mode"} or _has_own_name(event):
             continue
         yield run.finding(
             META,
@@ -79,8 +78,75 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
+def _of_loops(run: RunQuery) -> Iterator[Event]:
+    """Yield the runs that each rank of a job starts, where the script itself goes through the batches."""
+    for arrival in arrivals(run, "starts-run"):
+        modules = run.machine.program.with_imports((arrival.event.module, arrival.start.module))
+        if any(_has_trainer(m.code) for m in modules):
+            continue
+        if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):
+            continue  # many make an `Accelerator` for its device or its log, in a program of one process
+        yield arrival.event
+
+
+def _of_trainers(run: RunQuery) -> Iterator[Event]:
+    """Yield the runs that each process of a job starts before a `Trainer` does so on rank 0."""
+    is_started = run.context.world_size.get_or(0) > 1 or bool(intends_several(run))
+    if not is_started or not run.has("starts-run") or not run.has("trainer-train"):
+        return
+    if any(_SWEEPS.search(module.code) for module in run.machine.program.modules()):
+        return
+    told: set[int] = set()
+    for entry in run.ordered:
+        trains = any("trainer-train" in event.tags for event, _ in entry)
+        for event, around in entry if trains else ():
+            is_new = "starts-run" in event.tags and id(event.node) not in told
+            if is_new and every_rank_comes(run, event, around, run.machine.worlds.full):
+                told.add(id(event.node))
+                yield event
+
+
 _HEAD = "import torch.distributed as dist\nimport wandb\n\ndist.init_process_group('nccl')\n"
 _STEP = "\n\ndef train(model, loader):\n    for x in loader:\n        model(x).sum().backward()\n\n\ntrain(net, rows)\n"
+_TRAINER = """\
+import wandb
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+from tracking import start_run
+
+
+def main():
+    (args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+    %s
+    with args.main_process_first():
+        rows = load_rows()
+    trainer = Trainer(model=load_model(), args=args, train_dataset=rows)
+    trainer.train()
+
+
+main()
+"""
+_TRACKING = "import wandb\n\n\ndef start_run(args):\n    wandb.init(project='sft', name=args.run_name)\n"
+_METHOD = """\
+import wandb
+from transformers import Trainer, TrainingArguments
+
+
+class Tuning:
+    def __init__(self, args):
+        self.args = args
+        if "wandb" in args.report_to:
+            self.setup()
+
+    def setup(self):
+        %s
+
+    def run(self):
+        Trainer(model=load_model(), args=self.args, train_dataset=load_rows()).train()
+
+
+Tuning(TrainingArguments("out", report_to="wandb", ddp_find_unused_parameters=False)).run()
+"""
 
 EXAMPLES = (
     bad("on every rank", {"train.py": _HEAD + "wandb.init(project='x')\n" + _STEP}, at="train.py:5 warning"),
@@ -120,4 +186,23 @@ EXAMPLES = (
             "wandb.init(project='x')\nTrainer(model=None).train()\n"
         },
     ),
+    bad(
+        "before a trainer, in a job of several processes",
+        {"train.py": _TRAINER % "start_run(args)", "tracking.py": _TRACKING},
+        at="tracking.py:5 warning",
+    ),
+    good(
+        "before a trainer, in the main process",
+        {"train.py": _TRAINER % "if args.process_index == 0:\n        start_run(args)", "tracking.py": _TRACKING},
+    ),
+    good(
+        "before a trainer, where it says that it is process zero",
+        {"train.py": _TRAINER % "if args.should_log:\n        start_run(args)", "tracking.py": _TRACKING},
+    ),
+    bad("in a class around the trainer", {"train.py": _METHOD % "wandb.init(project='sft')"}, at="train.py:12"),
+    good(
+        "in a class around the trainer, by the local rank",
+        {"train.py": _METHOD % "if self.args.local_rank in (-1, 0):\n            wandb.init(project='sft')"},
+    ),
+    good("a group before a trainer", {"train.py": _METHOD % "wandb.init(project='sft', group='a')"}),
 )  # fmt: skip

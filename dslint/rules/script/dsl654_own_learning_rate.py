@@ -24,10 +24,12 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location
 from dslint.python.events import Event
+from dslint.python.source import Module
 from dslint.python.varies import LOCAL, LOST, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL654",
@@ -86,10 +88,18 @@ def _groups(run: RunQuery) -> Iterator[Finding]:
             event.node,
             f"`{run.text(event.module, event.node)}` depends on this rank's own data: the replicas drift apart",
             hint="Average over the ranks what the number depends on, or broadcast the number",
-            related=(run.location(*origin, "becomes each rank's own"),) if origin is not None else (),
+            related=_where(run, found, origin),
             varies=bits,
             origin=origin,
         )
+
+
+def _where(run: RunQuery, found: Happening, origin: tuple[Module, ast.AST] | None) -> tuple[Location, ...]:
+    """Return where a number becomes each rank's own, or else the call that hands in what it follows."""
+    if origin is not None:
+        return (run.location(*origin, "becomes each rank's own"),)
+    caller = next((call for call in found.calls if call.module is not found.event.module), None)
+    return (run.location(caller.module, caller.node, "hands in what it follows"),) if caller is not None else ()
 
 
 def _is_group(event: Event) -> bool:
