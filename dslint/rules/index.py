@@ -1980,7 +1980,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl254_training_loader_not_divided",
         markers=(
             "DataLoader\\b",
-            "DistributedDataParallel|deepspeed[\\s\\\\]*\\.initialize|deepspeed as|from deepspeed|FullyShardedDataParallel|fully_shard",
+            "DistributedDataParallel|deepspeed[\\s\\\\]*\\.initialize|deepspeed as|from deepspeed|FullyShardedDataParallel|fully_shard|hvd\\.DistributedOptimizer",
         ),
         fix="none",
         since="0.1.0",
@@ -4617,8 +4617,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="an argument is left to a default that the releases which the project allows do not share",
         module="dslint.rules.script.dsl507_default_differs_between_releases",
         markers=(
-            "torch|transformers|trl",
-            "Config\\(|Arguments\\(|from_pretrained\\(|load\\(|init_process_group\\(",
+            "torch|transformers|trl|peft",
+            "Config\\(|Arguments\\(|from_pretrained\\(|load\\(|init_process_group\\(|get_peft_model\\(",
         ),
         fix="none",
         since="0.1.0",

@@ -93,7 +93,7 @@ def _fresh(allowed: AllowedReleases, releases: tuple[str, ...], every: Allowed) 
 def _suits(library: str, release: str, every: Allowed) -> bool:
     """What a release requires lets the pins be: beside transformers 4.37.2 nobody gets a trl that needs a newer one."""
     pins = environment(every).pins
-    required = required_by(library, release, every.python.version)
+    required = required_by(library, release, every.python.version) if pins else ()  # packaging is not loaded for none
     return all(contains(each.specifier, pins[each.name]) for each in required if each.name in pins)
 
 
