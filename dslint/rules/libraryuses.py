@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dslint.core.source import Location
     from dslint.model.surface import Surface
     from dslint.rules.base import RuleMeta
-    from dslint.rules.librarycalls import LibraryCall
+    from dslint.rules.names.librarycalls import LibraryCall
 
 # The packages whose names are followed.
 TRACKED = frozenset(LIBRARIES)
@@ -91,7 +91,7 @@ class LibraryUses:
     @cached_property
     def calls(self) -> list[LibraryCall]:
         """Its calls of functions of the libraries."""
-        from dslint.rules.librarycalls import calls_of
+        from dslint.rules.names.librarycalls import calls_of
 
         return list(calls_of(self))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dslint.python.source import Module
     from dslint.python.values import Value
     from dslint.rules.base import RuleMeta
-    from dslint.rules.stages import Stages
+    from dslint.rules.zero.stages import Stages
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class RunQuery:
     @cached_property
     def stages(self) -> Stages:
         """Return what is known of the ZeRO stage at a place of this run."""
-        from dslint.rules.stages import Stages
+        from dslint.rules.zero.stages import Stages
 
         return Stages(self)
 
@@ -199,7 +199,7 @@ class RunQuery:
     @cached_property
     def ordered(self) -> list[list[tuple[Event, tuple[Node, ...]]]]:
         """Return the events of each entry with what is around them, in the order of `in_order`."""
-        from dslint.rules.everyrank import in_order
+        from dslint.rules.ranks.everyrank import in_order
 
         return [list(in_order(tree)) for _, tree in self.trees()]
 

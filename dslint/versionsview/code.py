@@ -14,9 +14,9 @@ from dslint.model.standing.presence import read_as
 from dslint.model.versions.known import distribution_of, releases_of
 from dslint.parse.reading import Unreadable, decode
 from dslint.python.project import Project
-from dslint.rules.gonenames import CAUGHT, is_missing
-from dslint.rules.librarycalls import LibraryCall, calls_of, refused_in
 from dslint.rules.libraryuses import LibraryUses, tracked_in
+from dslint.rules.names.gonenames import CAUGHT, is_missing
+from dslint.rules.names.librarycalls import LibraryCall, calls_of, refused_in
 
 if TYPE_CHECKING:
     from dslint.model.surface import Surface

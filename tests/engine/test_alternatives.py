@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslint.engine.run import check_paths
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 from dslint.settings import make_settings
 
 SCRIPT = """\

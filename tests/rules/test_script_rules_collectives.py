@@ -12,12 +12,12 @@ from dslint.core.fact import known, unknown
 from dslint.core.finding import Severity
 from dslint.core.fix import Safety, apply_edits
 from dslint.model.context import Context
+from dslint.rules.examples.snippets import LIGHTNING_CALLBACK
 from dslint.rules.markers import RANKS, waits
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl202_conditional_collective_under_rank_guard as dsl202
 from dslint.rules.script import dsl204_data_dependent_exit_between_collectives as dsl204
 from dslint.rules.script import dsl207_uneven_loop_with_collective as dsl207
-from dslint.rules.snippets import LIGHTNING_CALLBACK
 
 STAGE3 = Context(zero_stage=known(3))
 STAGE2 = Context(zero_stage=known(2))

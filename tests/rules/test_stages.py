@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from script_helpers import asked
 
-from dslint.rules.stages import StageHere
+from dslint.rules.zero.stages import StageHere
 
 HEAD = "import deepspeed\nimport torch.distributed as dist\nfrom accelerate.utils import DistributedType\n"
 HEAD += "from transformers.integrations import is_deepspeed_zero3_enabled\n"

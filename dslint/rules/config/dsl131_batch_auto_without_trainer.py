@@ -26,7 +26,7 @@ from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN
 from dslint.model.deepspeed.view import view_of
 from dslint.parse.data import DataDoc
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import ENGINE
+from dslint.rules.examples.snippets import ENGINE
 
 META = RuleMeta(
     code="DSL131",

@@ -36,7 +36,7 @@ from dslint.model.plan.runplan import RunPlan
 from dslint.model.trainerargs import Releases, Standing, class_of, fields_ever, hint, standing, successor, taken
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL406",

@@ -27,7 +27,7 @@ from dslint.model.plan.parser.options import Option
 from dslint.model.plan.parser.places import is_cut_off, is_placeholder, place_of, previous
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL407",

@@ -35,7 +35,7 @@ from dslint.model.plan.batch import stated_world
 from dslint.model.plan.recipe import starts
 from dslint.model.plan.runplan import Peer, RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import ARGUMENTS, TRAINER
+from dslint.rules.examples.snippets import ARGUMENTS, TRAINER
 
 META = RuleMeta(
     code="DSL408",

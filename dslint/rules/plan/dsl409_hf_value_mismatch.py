@@ -37,7 +37,7 @@ from dslint.model.plan.recipe import starts
 from dslint.model.plan.runplan import RunPlan
 from dslint.parse.data import DataDoc, dotted_key
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL409",

@@ -23,7 +23,7 @@ from dslint.model.launch.command import Flag, LaunchCommand, canonical
 from dslint.model.plan.runplan import RunPlan
 from dslint.model.trainerargs import fields_ever
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL450",

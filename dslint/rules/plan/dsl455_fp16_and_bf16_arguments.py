@@ -24,7 +24,7 @@ from dslint.model.launch.flagedits import without_flag
 from dslint.model.plan.hfargs import parse_value
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL455",

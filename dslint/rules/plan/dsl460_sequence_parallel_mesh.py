@@ -22,7 +22,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import ARGUMENTS
+from dslint.rules.examples.snippets import ARGUMENTS
 
 META = RuleMeta(
     code="DSL460",

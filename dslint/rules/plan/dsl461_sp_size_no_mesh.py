@@ -28,7 +28,7 @@ from dslint.model.context import Context
 from dslint.model.deepspeed.view import ConfigView, view_of
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import ENGINE
+from dslint.rules.examples.snippets import ENGINE
 
 META = RuleMeta(
     code="DSL461",

@@ -24,7 +24,7 @@ from dslint.model.deepspeed.view import view_of
 from dslint.model.plan.runplan import RunPlan
 from dslint.model.versions.locked import MONITORS
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import ENGINE
+from dslint.rules.examples.snippets import ENGINE
 
 META = RuleMeta(
     code="DSL462",

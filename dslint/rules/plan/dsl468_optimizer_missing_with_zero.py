@@ -21,7 +21,7 @@ from dslint.model.context import Context
 from dslint.model.deepspeed.view import view_of
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import CLIENT
+from dslint.rules.examples.snippets import CLIENT
 
 META = RuleMeta(
     code="DSL468",

@@ -22,7 +22,7 @@ from dslint.model.deepspeed.view import view_of
 from dslint.model.plan.handover import short
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import CLIENT
+from dslint.rules.examples.snippets import CLIENT
 
 META = RuleMeta(
     code="DSL472",

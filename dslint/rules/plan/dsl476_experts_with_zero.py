@@ -26,7 +26,7 @@ from dslint.model.deepspeed.view import ConfigView
 from dslint.model.edits import replace_value
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import ARGUMENTS
+from dslint.rules.examples.snippets import ARGUMENTS
 
 META = RuleMeta(
     code="DSL476",

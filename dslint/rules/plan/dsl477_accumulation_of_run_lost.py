@@ -28,7 +28,7 @@ from dslint.model.deepspeed.faults import loses_gradients
 from dslint.model.deepspeed.view import ConfigView
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL477",

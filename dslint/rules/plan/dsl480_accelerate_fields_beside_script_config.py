@@ -26,7 +26,7 @@ from dslint.model.accelerate.view import REFUSED_BESIDE_FILE, SECTION, Accelerat
 from dslint.model.context import Context
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL480",

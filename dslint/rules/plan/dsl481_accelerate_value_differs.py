@@ -29,7 +29,7 @@ from dslint.model.context import Context
 from dslint.model.plan.runplan import RunPlan
 from dslint.model.yamledits import delete_member
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL481",

@@ -30,7 +30,7 @@ from dslint.model.deepspeed.view import view_of
 from dslint.model.edits import insert_member
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL487",

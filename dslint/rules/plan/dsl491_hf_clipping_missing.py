@@ -34,7 +34,7 @@ from dslint.model.deepspeed.view import ConfigView, view_of
 from dslint.model.edits import insert_member
 from dslint.model.plan.runplan import Peer, RunPlan
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import TRAINER
+from dslint.rules.examples.snippets import TRAINER
 
 META = RuleMeta(
     code="DSL491",

@@ -47,11 +47,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.rules import lonelycalls, parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.defaulted import left_out
-from dslint.rules.lonelycalls import family, lonely, missed, name, since
-from dslint.rules.lonelyscripts import (
+from dslint.rules.examples.lonelyscripts import (
     DATA_FIRST,
     ENGINE_LOOP,
     EXPORT,
@@ -65,7 +62,10 @@ from dslint.rules.lonelyscripts import (
     TOOLS,
     USES_TOOLS,
 )
-from dslint.rules.snippets import DDP_LOOP
+from dslint.rules.examples.snippets import DDP_LOOP
+from dslint.rules.ranks import lonelycalls, parted
+from dslint.rules.ranks.defaulted import left_out
+from dslint.rules.ranks.lonelycalls import family, lonely, missed, name, since
 
 if TYPE_CHECKING:
     from dslint.python.queries.parting import Parting

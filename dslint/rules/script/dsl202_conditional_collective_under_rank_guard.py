@@ -39,17 +39,17 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt
 from dslint.python.queries.waits import DEEPSPEED, FSDP, ZERO3, kind
 from dslint.python.values import Instance
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lonelycalls import dedented, family, lonely, name
-from dslint.rules.stagetests import ALL as ZERO_STAGES
+from dslint.rules.ranks import parted
+from dslint.rules.ranks.lonelycalls import dedented, family, lonely, name
+from dslint.rules.zero.stagetests import ALL as ZERO_STAGES
 
 if TYPE_CHECKING:
     from dslint.core.source import Location
     from dslint.python.events import Event
     from dslint.python.queries.parting import Parting
     from dslint.rules.runs import RunQuery
-    from dslint.rules.stages import StageHere
+    from dslint.rules.zero.stages import StageHere
 
 META = RuleMeta(
     code="DSL202",

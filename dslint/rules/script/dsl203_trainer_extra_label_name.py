@@ -31,8 +31,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.queries.labels import judge
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.givenlabels import GivenLabels
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.givenlabels import GivenLabels
 
 META = RuleMeta(
     code="DSL203",

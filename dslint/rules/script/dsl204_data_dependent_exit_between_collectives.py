@@ -39,12 +39,9 @@ from dslint.python.events import Alt
 from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.parting import Parting
 from dslint.python.varies import HOST, MISSING, RANKED
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.batchsizes import counts_batch_sizes, is_batch_size, is_layout
-from dslint.rules.loneflags import lone_flags
-from dslint.rules.markers import OWN_DATA, WAITS
-from dslint.rules.rankscripts import (
+from dslint.rules.data.batchsizes import counts_batch_sizes, is_batch_size, is_layout
+from dslint.rules.examples.rankscripts import (
     BUFFER_EMPTIED,
     DRAWS_OWN,
     DRAWS_SAME,
@@ -62,7 +59,7 @@ from dslint.rules.rankscripts import (
     STOP_OF_A_LIST,
     SUMMED,
 )
-from dslint.rules.snippets import (
+from dslint.rules.examples.snippets import (
     COUNTS_SIZES,
     DDP_LOOP,
     HF_CALLBACK,
@@ -73,6 +70,9 @@ from dslint.rules.snippets import (
     STOP_OF_RANK_0,
     STOP_THAT_IS_TOLD,
 )
+from dslint.rules.markers import OWN_DATA, WAITS
+from dslint.rules.ranks import parted
+from dslint.rules.ranks.loneflags import lone_flags
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery

@@ -39,9 +39,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event, Loop, events, walk
 from dslint.python.queries.caught import Caught, handlers
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.rankscripts import LOADER_ENDS, RECORD_COUNTED, RECORD_SKIPPED, USER_STOPS
+from dslint.rules.examples.rankscripts import LOADER_ENDS, RECORD_COUNTED, RECORD_SKIPPED, USER_STOPS
+from dslint.rules.examples.snippets import DDP_LOOP
 from dslint.rules.runs import RunQuery
-from dslint.rules.snippets import DDP_LOOP
 
 META = RuleMeta(
     code="DSL205",

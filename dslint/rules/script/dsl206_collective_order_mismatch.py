@@ -29,9 +29,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, walk
 from dslint.python.values import PerRank
 from dslint.python.varies import DIVERGENT, LOST
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.markers import RANKS
+from dslint.rules.ranks import parted
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery

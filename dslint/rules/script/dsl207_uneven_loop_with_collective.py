@@ -35,10 +35,9 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Loop
-from dslint.rules import parted, shares
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lonelycalls import family, name
-from dslint.rules.unevenscripts import (
+from dslint.rules.data import shares
+from dslint.rules.examples.unevenscripts import (
     CUT_TO_SHORTEST,
     DDP_HEAD,
     DRAWN,
@@ -52,6 +51,8 @@ from dslint.rules.unevenscripts import (
     STREAM,
     SUMS_WHILE_TRAINED,
 )
+from dslint.rules.ranks import parted
+from dslint.rules.ranks.lonelycalls import family, name
 
 if TYPE_CHECKING:
     from dslint.python.queries.parting import Parting

@@ -37,8 +37,8 @@ from dslint.python.events import Alt
 from dslint.python.queries.asked import matched
 from dslint.python.queries.skipped import Skipped
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.leftparts import LeftOut, LeftParts, gathers_blocks
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.leftparts import LeftOut, LeftParts, gathers_blocks
 
 _METHODS = r"forward|prepare_inputs|get_vllm_embedding|_embed|merge"
 _PARTS = r"pixel|image|vision|video|audio|speech|multimodal|input_features|expert"

@@ -34,11 +34,11 @@ from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.edits import keyword_edit
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.stagetests import value_behind
-from dslint.rules.training import is_same_number
-from dslint.rules.zero3 import Spread, is_gathered, spread_of, tells
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import is_same_number
+from dslint.rules.zero.stagetests import value_behind
+from dslint.rules.zero.zero3 import Spread, is_gathered, spread_of, tells
 
 META = RuleMeta(
     code="DSL209",

@@ -31,11 +31,11 @@ from dataclasses import dataclass
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Try
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.examples.spreadscripts import APPLY, GATHERED, PLAIN, SPREAD_MODEL, SPREAD_TRAIN
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.spreadparams import Place, SpreadParameters
-from dslint.rules.spreadscripts import APPLY, GATHERED, PLAIN, SPREAD_MODEL, SPREAD_TRAIN
-from dslint.rules.stages import StageHere
-from dslint.rules.zero3 import is_gathered, spread_of
+from dslint.rules.zero.spreadparams import Place, SpreadParameters
+from dslint.rules.zero.stages import StageHere
+from dslint.rules.zero.zero3 import is_gathered, spread_of
 
 META = RuleMeta(
     code="DSL210",

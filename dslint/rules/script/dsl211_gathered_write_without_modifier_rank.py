@@ -35,8 +35,8 @@ from dslint.python.values import Instance, Value
 from dslint.python.varies import RANDOM
 from dslint.rules import edits
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.holders import Holders
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.holders import Holders
 
 META = RuleMeta(
     code="DSL211",

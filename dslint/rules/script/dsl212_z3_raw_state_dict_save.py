@@ -37,9 +37,9 @@ from dslint.python.events import Event
 from dslint.python.values import Atom, Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.stages import is_left_to_another_branch
-from dslint.rules.stagetests import expressions_behind
-from dslint.rules.zero3 import Spread, is_gathered, spread_of
+from dslint.rules.zero.stages import is_left_to_another_branch
+from dslint.rules.zero.stagetests import expressions_behind
+from dslint.rules.zero.zero3 import Spread, is_gathered, spread_of
 
 META = RuleMeta(
     code="DSL212",

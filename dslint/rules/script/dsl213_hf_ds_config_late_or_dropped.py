@@ -32,8 +32,8 @@ from dslint.core.source import Span
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of
 from dslint.rules.runs import Happening, RunQuery, happenings_of
+from dslint.rules.zero.enginenames import function_of
 
 META = RuleMeta(
     code="DSL213",

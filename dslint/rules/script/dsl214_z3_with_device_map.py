@@ -41,13 +41,13 @@ from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import written
-from dslint.rules.intent import intends_several
-from dslint.rules.mappedmodels import is_given_to_ddp, is_on_first
-from dslint.rules.mapscripts import MAP_ARM, MAP_CHAT, MAP_DDP, MAP_HF_CONFIG, MAP_SENTENCES, MAP_WRONG_ARM
-from dslint.rules.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
+from dslint.rules.examples.mapscripts import MAP_ARM, MAP_CHAT, MAP_DDP, MAP_HF_CONFIG, MAP_SENTENCES, MAP_WRONG_ARM
+from dslint.rules.examples.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
+from dslint.rules.ranks.devices import written
+from dslint.rules.ranks.intent import intends_several
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind, value_of_key
+from dslint.rules.zero.mappedmodels import is_given_to_ddp, is_on_first
+from dslint.rules.zero.stagetests import ALL, ZERO3, Stages, outcome, value_behind, value_of_key
 
 META = RuleMeta(
     code="DSL214",

@@ -31,11 +31,11 @@ from dslint.core.fix import Edit, Fix, Safety
 from dslint.python.events import Event
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import target_of, variable_of
-from dslint.rules.plateaus import instances
+from dslint.rules.examples.snippets import TWO_ARMS
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.training import asks_for_stage, beside, excludes, has_other_arm, owned_by, stage_at
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import asks_for_stage, beside, excludes, has_other_arm, owned_by, stage_at
+from dslint.rules.zero.enginenames import target_of, variable_of
 
 META = RuleMeta(
     code="DSL215",

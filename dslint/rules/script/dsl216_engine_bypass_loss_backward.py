@@ -33,12 +33,12 @@ from dslint.python.events import Event
 from dslint.python.queries.jointforwards import JointForwards
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import wrappers_behind
-from dslint.rules.enginenames import called_on, function_of, is_scaled
-from dslint.rules.plateaus import instances
+from dslint.rules.examples.snippets import TWO_ARMS
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.training import ENGINE, asks_for_stage, has_other_arm, stage_at
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import ENGINE, asks_for_stage, has_other_arm, stage_at
+from dslint.rules.wrapping.ddps import wrappers_behind
+from dslint.rules.zero.enginenames import called_on, function_of, is_scaled
 
 META = RuleMeta(
     code="DSL216",

@@ -31,10 +31,10 @@ from dslint.core.source import Location
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.loopcounts import several, steps_in_every_turn
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import (
+from dslint.rules.training.loopcounts import several, steps_in_every_turn
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import (
     ACCELERATOR,
     ENGINE,
     asks_for_count,

@@ -30,9 +30,9 @@ from dslint.python.events import Alt, Event, Loop, events, walk
 from dslint.python.queries.asked import expressions_of
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import (
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import (
     ENGINE,
     arms_of,
     asks_for_stage,

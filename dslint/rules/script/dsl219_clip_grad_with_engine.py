@@ -27,10 +27,10 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances, wrapped_by
+from dslint.rules.examples.snippets import TWO_ARMS
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.training import arms_of, asks_for_stage, excludes, first_of, parameter_owners, stage_at
+from dslint.rules.training.plateaus import instances, wrapped_by
+from dslint.rules.training.training import arms_of, asks_for_stage, excludes, first_of, parameter_owners, stage_at
 
 META = RuleMeta(
     code="DSL219",

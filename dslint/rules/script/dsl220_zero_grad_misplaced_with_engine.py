@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import (
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import (
     ENGINE,
     MicroBatches,
     arms_of,

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.timeouts import wrong_timeouts
 from dslint.rules.runs import RunQuery
-from dslint.rules.timeouts import wrong_timeouts
 
 META = RuleMeta(
     code="DSL221",

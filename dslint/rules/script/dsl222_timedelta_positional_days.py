@@ -22,7 +22,7 @@ from dslint.core.source import Span
 from dslint.python.durations import seconds_of
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import timeout_of
+from dslint.rules.ranks.groups import timeout_of
 from dslint.rules.runs import RunQuery
 
 # A timeout of a month is nobody's intention; 30 seconds is.

@@ -35,7 +35,7 @@ from dslint.python.events import Context as Block
 from dslint.python.queries.order import following
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import backend_of, called, is_open, timeout_of
+from dslint.rules.ranks.groups import backend_of, called, is_open, timeout_of
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(

@@ -28,9 +28,9 @@ from dslint.python.durations import seconds_of
 from dslint.python.events import Event
 from dslint.python.values import Api, Instance, Tuple, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import argument_text, called, is_open, may_be_none, timeout_name, timeout_of
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks.groups import argument_text, called, is_open, may_be_none, timeout_name, timeout_of
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL224",

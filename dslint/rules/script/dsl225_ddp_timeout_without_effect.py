@@ -26,7 +26,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import after_group, argument_text, called, may_have_timeout, timeout_of
+from dslint.rules.ranks.groups import after_group, argument_text, called, may_have_timeout, timeout_of
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

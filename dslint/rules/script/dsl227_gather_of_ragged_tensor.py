@@ -31,9 +31,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
 from dslint.python.ragged import Ragged
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
+from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import test_text
+from dslint.rules.training.training import test_text
 
 META = RuleMeta(
     code="DSL227",

@@ -27,9 +27,9 @@ from dslint.python.events import Alt, Call, Context, Event, walk
 from dslint.python.queries.waits import kind
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.zero3 import tells
+from dslint.rules.training.plateaus import instances
+from dslint.rules.zero.zero3 import tells
 
 META = RuleMeta(
     code="DSL229",

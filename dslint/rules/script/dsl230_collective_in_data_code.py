@@ -33,7 +33,7 @@ from dslint.python.queries.asked import in_words
 from dslint.python.source import Module
 from dslint.python.values import Atom, Bound, ClassAtom, Function, Instance, Partial
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import asked
+from dslint.rules.ranks.parted import asked
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, LOST, NAMED_RANK, RANDOM, RANK, RANKED, UNMODELLED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of, written, written_as
+from dslint.rules.ranks.everyrank import row_of, written, written_as
 from dslint.rules.runs import RunQuery
 
 if TYPE_CHECKING:

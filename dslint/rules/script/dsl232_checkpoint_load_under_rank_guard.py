@@ -29,9 +29,9 @@ from dslint.python.queries.order import following
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.dedented import only_statement
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks.someranks import SomeRanks, some_ranks
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.someranks import SomeRanks, some_ranks
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL232",

@@ -34,12 +34,19 @@ from dslint.python.queries.arms import other_arms
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.bypassscripts import FABRIC, GETTER, PARTS, REFERENCE, TARGET, TRAIN
-from dslint.rules.ddps import averages_by_hand, is_wrapper, made_wrappers, reduces_gradients, taken_out, wrap_of
-from dslint.rules.fabrics import averages_in_wrapper
-from dslint.rules.plateaus import instances
+from dslint.rules.examples.bypassscripts import FABRIC, GETTER, PARTS, REFERENCE, TARGET, TRAIN
+from dslint.rules.examples.snippets import PREPARED_ENCODER
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.snippets import PREPARED_ENCODER
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddps import (
+    averages_by_hand,
+    is_wrapper,
+    made_wrappers,
+    reduces_gradients,
+    taken_out,
+    wrap_of,
+)
+from dslint.rules.wrapping.fabrics import averages_in_wrapper
 
 META = RuleMeta(
     code="DSL233",

@@ -34,13 +34,13 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Seq, events
 from dslint.python.queries.leftout import Layer, LeftOut, LeftOuts
 from dslint.python.values import Instance
-from dslint.rules.accelerators import prepared_ddp
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import plain_wrapper
-from dslint.rules.frozen import frozen_at
-from dslint.rules.lightnings import waits_for_all_gradients
 from dslint.rules.runs import RunQuery
-from dslint.rules.unreadoutputs import Unread, unread_outputs
+from dslint.rules.training.accelerators import prepared_ddp
+from dslint.rules.training.lightnings import waits_for_all_gradients
+from dslint.rules.wrapping.ddps import plain_wrapper
+from dslint.rules.wrapping.frozen import frozen_at
+from dslint.rules.wrapping.unreadoutputs import Unread, unread_outputs
 
 META = RuleMeta(
     code="DSL234",

@@ -36,12 +36,12 @@ from dslint.python.events import Alt, Event, Loop, Lost, walk
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import ends_group
-from dslint.rules.lonelyscripts import DDP_AT_END, DDP_EVALUATE, DDP_HEAD, DDP_TRAINER
-from dslint.rules.plateaus import instances
+from dslint.rules.examples.lonelyscripts import DDP_AT_END, DDP_EVALUATE, DDP_HEAD, DDP_TRAINER
+from dslint.rules.ranks.groups import ends_group
+from dslint.rules.ranks.someranks import SomeRanks, decided_at, is_of_several, some_ranks
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.someranks import SomeRanks, decided_at, is_of_several, some_ranks
-from dslint.rules.unwrapped import is_unwrapped
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.unwrapped import is_unwrapped
 
 META = RuleMeta(
     code="DSL235",

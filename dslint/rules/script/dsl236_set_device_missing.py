@@ -32,7 +32,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event, Seq, events, walk
 from dslint.python.values import Const, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import DEVICE_NAMING, choices, device_words, is_dtype, is_on_current
+from dslint.rules.ranks.devices import DEVICE_NAMING, choices, device_words, is_dtype, is_on_current
 from dslint.rules.runs import RunQuery
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import DEVICE_TAGS, choices, is_rank_of_job
+from dslint.rules.ranks.devices import DEVICE_TAGS, choices, is_rank_of_job
 from dslint.rules.runs import Happening, RunQuery
 
 if TYPE_CHECKING:

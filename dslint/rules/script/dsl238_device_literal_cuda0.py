@@ -32,11 +32,11 @@ from dslint.python.events import Event
 from dslint.python.values import Value
 from dslint.python.varies import CLOCK, DATA, LOCAL, LOST, RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import DEVICE_TAGS, choices, device_words, is_bare_gpu
-from dslint.rules.firstgpuscripts import HEAD, INIT, MAIN, MORE
+from dslint.rules.examples.firstgpuscripts import HEAD, INIT, MAIN, MORE
+from dslint.rules.ranks.devices import DEVICE_TAGS, choices, device_words, is_bare_gpu
+from dslint.rules.ranks.visible import VARIABLE
+from dslint.rules.ranks.ways import Decided, ways_to
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.visible import VARIABLE
-from dslint.rules.ways import Decided, ways_to
 
 META = RuleMeta(
     code="DSL238",

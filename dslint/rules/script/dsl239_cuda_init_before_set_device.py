@@ -23,7 +23,7 @@ from dslint.python.events import Event
 from dslint.python.queries.order import before
 from dslint.python.values import PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import choices, device_words, is_on_current
+from dslint.rules.ranks.devices import choices, device_words, is_on_current
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

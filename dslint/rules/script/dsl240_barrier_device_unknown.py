@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import after_group, backend_words
+from dslint.rules.ranks.groups import after_group, backend_words
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

@@ -29,7 +29,7 @@ from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.order import Before, ends
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import (
+from dslint.rules.ranks.groups import (
     after_group,
     argument_text,
     backend_name,

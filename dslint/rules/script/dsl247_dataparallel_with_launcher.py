@@ -25,8 +25,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
 from dslint.python.queries.asked import expressions_of, is_followed
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.ways import Decided, ways_to
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.ways import Decided, ways_to
 
 META = RuleMeta(
     code="DSL247",

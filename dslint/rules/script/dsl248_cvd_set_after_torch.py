@@ -22,9 +22,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.queries.order import before
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import called
+from dslint.rules.ranks.groups import called
+from dslint.rules.ranks.visible import writes
 from dslint.rules.runs import RunQuery
-from dslint.rules.visible import writes
 
 META = RuleMeta(
     code="DSL248",

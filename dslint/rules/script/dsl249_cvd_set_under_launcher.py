@@ -26,9 +26,9 @@ from dslint.python.events import Event
 from dslint.python.queries.order import deciding
 from dslint.python.values import PerRank
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import DEVICE_TAGS, choices
+from dslint.rules.ranks.devices import DEVICE_TAGS, choices
+from dslint.rules.ranks.visible import writes
 from dslint.rules.runs import RunQuery
-from dslint.rules.visible import writes
 
 META = RuleMeta(
     code="DSL249",

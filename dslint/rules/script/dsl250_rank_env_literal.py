@@ -29,8 +29,8 @@ from dslint.core.fix import Edit, Fix
 from dslint.python.events import Event, Loop
 from dslint.python.queries.order import deciding
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.visible import STARTING, variable_of
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.visible import STARTING, variable_of
 
 _VARIABLES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"})
 _USUAL_PORT = "29500"

@@ -28,9 +28,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.events import Event, Loop, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.data.undivided import Undivided, undivided
 from dslint.rules.runs import RunQuery
-from dslint.rules.undivided import Undivided, undivided
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL254",

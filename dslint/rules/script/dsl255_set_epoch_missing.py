@@ -33,12 +33,12 @@ from dslint.python.events import Event, Loop
 from dslint.python.source import Module
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.passes import Pass, repeated_passes
-from dslint.rules.plateaus import instances
+from dslint.rules.data.passes import Pass, repeated_passes
+from dslint.rules.data.trainingloaders import is_taken
+from dslint.rules.examples.shufflescripts import AGAIN, ENDLESS, ENDLESS_STEPS
+from dslint.rules.examples.snippets import EPOCH_RUNNER, SAMPLED_DATA
 from dslint.rules.runs import RunQuery
-from dslint.rules.shufflescripts import AGAIN, ENDLESS, ENDLESS_STEPS
-from dslint.rules.snippets import EPOCH_RUNNER, SAMPLED_DATA
-from dslint.rules.trainingloaders import is_taken
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL255",

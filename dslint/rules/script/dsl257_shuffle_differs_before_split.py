@@ -44,12 +44,11 @@ from dslint.core.source import Location
 from dslint.python.events import Event
 from dslint.python.varies import CLOCK, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.drawnorders import cut_orders, dealt_orders
-from dslint.rules.ownorders import own_orders
-from dslint.rules.ownsplits import splits_by_rank
-from dslint.rules.pipelines import own_pipelines
-from dslint.rules.runs import RunQuery
-from dslint.rules.shufflescripts import (
+from dslint.rules.data.drawnorders import cut_orders, dealt_orders
+from dslint.rules.data.ownorders import own_orders
+from dslint.rules.data.ownsplits import splits_by_rank
+from dslint.rules.data.pipelines import own_pipelines
+from dslint.rules.examples.shufflescripts import (
     CUT,
     HEAD,
     OWN_SEED,
@@ -66,6 +65,7 @@ from dslint.rules.shufflescripts import (
     TRAINER,
     parted,
 )
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL257",

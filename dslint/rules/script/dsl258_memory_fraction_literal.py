@@ -28,7 +28,7 @@ from dslint.core.source import Location
 from dslint.python.events import Event, events
 from dslint.python.values import PerRank
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import choices, device_words
+from dslint.rules.ranks.devices import choices, device_words
 from dslint.rules.runs import Happening, RunQuery
 
 _DISTRIBUTED = re.compile(r"torch\.distributed|torch import distributed|deepspeed|accelerate")

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event, walk
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import written
-from dslint.rules.groups import backend_name, backend_of
+from dslint.rules.ranks.devices import written
+from dslint.rules.ranks.groups import backend_name, backend_of
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

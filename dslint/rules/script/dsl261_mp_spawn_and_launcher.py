@@ -25,8 +25,8 @@ from dslint.model.context import Context
 from dslint.python.events import Event, Loop
 from dslint.python.queries.order import deciding
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
-from dslint.rules.groups import argument_text
+from dslint.rules.ranks.everyrank import row_of
+from dslint.rules.ranks.groups import argument_text
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

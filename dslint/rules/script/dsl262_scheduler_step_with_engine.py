@@ -25,9 +25,9 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import beside, excludes, has_other_arm, owned_by, stage_at
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import beside, excludes, has_other_arm, owned_by, stage_at
 
 META = RuleMeta(
     code="DSL262",

@@ -29,11 +29,11 @@ from dslint.core.source import Location
 from dslint.python.events import Event
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import wrappers_behind
-from dslint.rules.enginenames import called_on, function_of, is_scaled
-from dslint.rules.plateaus import instances, wrapped_by
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import ACCELERATOR, constant_of, has_other_arm, maker_of, micro_batches, owners_of
+from dslint.rules.training.plateaus import instances, wrapped_by
+from dslint.rules.training.training import ACCELERATOR, constant_of, has_other_arm, maker_of, micro_batches, owners_of
+from dslint.rules.wrapping.ddps import wrappers_behind
+from dslint.rules.zero.enginenames import called_on, function_of, is_scaled
 
 META = RuleMeta(
     code="DSL263",

@@ -41,9 +41,9 @@ from dslint.model.trainerargs import (
 )
 from dslint.parse import cst
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.refusedargument import Refused, refused, renamed
-from dslint.rules.snippets import OLD_TRAINER
-from dslint.rules.trainerclasses import TrainerClasses
+from dslint.rules.examples.snippets import OLD_TRAINER
+from dslint.rules.names.refusedargument import Refused, refused, renamed
+from dslint.rules.names.trainerclasses import TrainerClasses
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(

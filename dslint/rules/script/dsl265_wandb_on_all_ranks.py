@@ -24,9 +24,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import arrivals, every_rank_comes
-from dslint.rules.groups import called
-from dslint.rules.intent import intends_several
+from dslint.rules.ranks.everyrank import arrivals, every_rank_comes
+from dslint.rules.ranks.groups import called
+from dslint.rules.ranks.intent import intends_several
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

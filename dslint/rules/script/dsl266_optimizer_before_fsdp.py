@@ -33,10 +33,10 @@ from dslint.core.fix import Edit, Fix
 from dslint.python.events import Event
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of, target_of
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.training import arms_of, models_given, parameter_owners
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import arms_of, models_given, parameter_owners
+from dslint.rules.zero.enginenames import function_of, target_of
 
 META = RuleMeta(
     code="DSL266",

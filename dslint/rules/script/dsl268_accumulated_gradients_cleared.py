@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.clearing import cleared_in_blocks
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.clearing import cleared_in_blocks
 
 META = RuleMeta(
     code="DSL268",

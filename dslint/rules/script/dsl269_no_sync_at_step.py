@@ -29,9 +29,9 @@ from dslint.python.events import Call, Loop, Node
 from dslint.python.places import ordered
 from dslint.python.queries.turns import Test
 from dslint.python.values import Instance
-from dslint.rules import unsynced
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping import unsynced
 
 META = RuleMeta(
     code="DSL269",

@@ -28,10 +28,11 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.python.events import Event
-from dslint.rules import parted, shares
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.data import shares
+from dslint.rules.ranks import parted
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import constant_of
+from dslint.rules.training.training import constant_of
 
 META = RuleMeta(
     code="DSL270",

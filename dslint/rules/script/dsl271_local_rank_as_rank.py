@@ -35,9 +35,7 @@ from dslint.python.events import Event, Loop
 from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, OWN, RANK, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import written
-from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.sharescripts import (
+from dslint.rules.examples.sharescripts import (
     DOWNLOADED,
     GROUP_HEAD,
     LOCAL_GROUP,
@@ -47,6 +45,8 @@ from dslint.rules.sharescripts import (
     PARSED_GROUP,
     RANK_CUT,
 )
+from dslint.rules.ranks.devices import written
+from dslint.rules.runs import Happening, RunQuery
 
 if TYPE_CHECKING:
     from dslint.core.source import Location

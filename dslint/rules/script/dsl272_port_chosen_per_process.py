@@ -33,9 +33,9 @@ from dslint.python.queries.order import following
 from dslint.python.values import Instance, Tuple, Value
 from dslint.python.varies import ASSUMED, HOST
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import function_around
+from dslint.rules.ranks.parted import function_around
+from dslint.rules.ranks.ways import ways_to
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.ways import ways_to
 
 META = RuleMeta(
     code="DSL272",

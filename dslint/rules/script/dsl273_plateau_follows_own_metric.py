@@ -24,8 +24,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.varies import DATA, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances, plateau_steps
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances, plateau_steps
 
 META = RuleMeta(
     code="DSL273",

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import multiplying, plateau_steps
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import multiplying, plateau_steps
 
 META = RuleMeta(
     code="DSL274",

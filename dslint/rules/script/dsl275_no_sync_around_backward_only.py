@@ -25,8 +25,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Context, Event, Loop, Node, events, walk
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL275",

@@ -35,8 +35,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call
 from dslint.python.varies import HOST
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import Arrival, arrivals, row_of
-from dslint.rules.pathscripts import (
+from dslint.rules.examples.pathscripts import (
     BOTH,
     DATA,
     DECORATED,
@@ -55,8 +54,9 @@ from dslint.rules.pathscripts import (
     TESTED,
     WRITER,
 )
+from dslint.rules.ranks.everyrank import Arrival, arrivals, row_of
+from dslint.rules.ranks.touchedpaths import does_to_path, is_shared_path, is_stated, path_of, shared_listings
 from dslint.rules.runs import RunQuery
-from dslint.rules.touchedpaths import does_to_path, is_shared_path, is_stated, path_of, shared_listings
 
 META = RuleMeta(
     code="DSL277",

@@ -30,7 +30,7 @@ from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import arrivals
+from dslint.rules.ranks.everyrank import arrivals
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

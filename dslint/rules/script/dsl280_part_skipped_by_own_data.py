@@ -32,8 +32,8 @@ from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.values import Instance
 from dslint.python.varies import CHOSEN, DATA, MISSING, RANDOM
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.leftparts import gathers_blocks
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.leftparts import gathers_blocks
 
 META = RuleMeta(
     code="DSL280",

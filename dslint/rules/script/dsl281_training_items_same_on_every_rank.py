@@ -34,8 +34,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.data.undivided import ITERABLE, undivided
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.undivided import ITERABLE, undivided
 
 META = RuleMeta(
     code="DSL281",

@@ -29,8 +29,8 @@ from dslint.python.events import Call, Event, Loop, events
 from dslint.python.values import Function
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import has_several, trainers
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.lightnings import has_several, trainers
 
 META = RuleMeta(
     code="DSL283",

@@ -34,10 +34,10 @@ from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.filledoptions import options_passed
-from dslint.rules.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import OPTIMIZERS, is_length, knows_world, number_code
+from dslint.rules.training.filledoptions import options_passed
+from dslint.rules.training.plateaus import PLATEAU, instances, multiplying, wrapped_by
+from dslint.rules.training.schedules import OPTIMIZERS, is_length, knows_world, number_code
 
 META = RuleMeta(
     code="DSL284",

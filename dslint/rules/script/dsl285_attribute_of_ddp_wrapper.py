@@ -32,8 +32,8 @@ from dslint.python.events import Alt, Call, Try, events
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.trackers import is_tracker
-from dslint.rules.unwrapped import is_unwrapped
+from dslint.rules.training.trackers import is_tracker
+from dslint.rules.wrapping.unwrapped import is_unwrapped
 
 META = RuleMeta(
     code="DSL285",

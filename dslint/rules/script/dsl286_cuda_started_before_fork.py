@@ -30,7 +30,7 @@ from dslint.python.events import Alt, Call, Event, Loop, Node, Seq, children, ev
 from dslint.python.queries.order import ways
 from dslint.python.values import Function
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import is_on_current
+from dslint.rules.ranks.devices import is_on_current
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(

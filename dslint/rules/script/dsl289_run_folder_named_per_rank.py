@@ -32,8 +32,8 @@ from dslint.python.paths import Component, own_part
 from dslint.python.queries.files import LISTS, READS, WRITES, Use, uses
 from dslint.python.varies import ASSUMED, CLOCK, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import arrivals, row_of
-from dslint.rules.intent import says_several
+from dslint.rules.ranks.everyrank import arrivals, row_of
+from dslint.rules.ranks.intent import says_several
 from dslint.rules.runs import RunQuery
 
 if TYPE_CHECKING:

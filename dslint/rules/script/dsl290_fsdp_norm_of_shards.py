@@ -28,10 +28,10 @@ from dslint.core.fix import Edit, Fix
 from dslint.python.events import Event
 from dslint.python.values import Api, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.stagetests import value_behind
-from dslint.rules.training import parameter_owners
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import parameter_owners
+from dslint.rules.zero.stagetests import value_behind
 
 META = RuleMeta(
     code="DSL290",

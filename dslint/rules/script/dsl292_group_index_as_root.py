@@ -28,7 +28,7 @@ from dslint.python.events import Event
 from dslint.python.results import GROUP_RANK, GROUP_SIZE
 from dslint.python.values import Instance, Tuple, Unknown, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
+from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

@@ -30,12 +30,12 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event, Loop, Node, Seq, children, events, walk
-from dslint.rules.accelerators import fills_up
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of
-from dslint.rules.paddingscripts import CAT, DROPPED, EVALUATE, LOOP, NET, REWARDS, SCORES, SPLIT, TAIL
-from dslint.rules.passes import goes_over_models
+from dslint.rules.data.passes import goes_over_models
+from dslint.rules.examples.paddingscripts import CAT, DROPPED, EVALUATE, LOOP, NET, REWARDS, SCORES, SPLIT, TAIL
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.accelerators import fills_up
+from dslint.rules.zero.enginenames import function_of
 
 META = RuleMeta(
     code="DSL293",

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.values import Const, Instance, Value
-from dslint.rules.afterwrap import still_used, wrapper_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.afterwrap import still_used, wrapper_of
 
 META = RuleMeta(
     code="DSL294",

@@ -31,12 +31,12 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, Loop, Node, Try, children, events
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import ClassAtom, Instance
-from dslint.rules.accelerators import prepared_ddps
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.intent import intends_several
-from dslint.rules.ownbuffers import kept_buffers
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks.intent import intends_several
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.accelerators import prepared_ddps
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ownbuffers import kept_buffers
 
 META = RuleMeta(
     code="DSL295",

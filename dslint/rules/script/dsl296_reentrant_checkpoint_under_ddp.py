@@ -36,11 +36,7 @@ from dslint.python.events import Alt, Call, Event, Loop, Node, children, events,
 from dslint.python.values import Const, Instance, Unknown
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddppasses import PLUGINS, ddp_passes, times_run
-from dslint.rules.ddps import dynamic_wrapper
-from dslint.rules.intent import intends_several
-from dslint.rules.plateaus import instances
-from dslint.rules.reentrantscripts import (
+from dslint.rules.examples.reentrantscripts import (
     ADAPTED,
     ENABLED,
     ENCODER,
@@ -54,7 +50,11 @@ from dslint.rules.reentrantscripts import (
     TRAIN,
     TRUE,
 )
+from dslint.rules.ranks.intent import intends_several
 from dslint.rules.runs import RunQuery, happenings_of
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddppasses import PLUGINS, ddp_passes, times_run
+from dslint.rules.wrapping.ddps import dynamic_wrapper
 
 if TYPE_CHECKING:
     from dslint.python.entries import Entry

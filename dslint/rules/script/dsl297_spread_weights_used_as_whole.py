@@ -30,10 +30,10 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.pastfsdp import past_fsdp
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.zero3 import Spread, is_whole, spread_of
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.pastfsdp import past_fsdp
+from dslint.rules.zero.zero3 import Spread, is_whole, spread_of
 
 META = RuleMeta(
     code="DSL297",

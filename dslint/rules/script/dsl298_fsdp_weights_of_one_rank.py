@@ -27,8 +27,8 @@ from dslint.python.events import Event, Seq, events
 from dslint.python.values import Instance, Value
 from dslint.python.varies import RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL298",

@@ -29,8 +29,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.skipped import is_frozen
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import losses_through
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.ddps import losses_through
 
 META = RuleMeta(
     code="DSL299",

@@ -24,8 +24,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gonenames import findings
 from dslint.rules.libraryuses import MARKERS, LibraryUses
+from dslint.rules.names.gonenames import findings
 
 META = RuleMeta(
     code="DSL502",

@@ -27,9 +27,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.standing.standing import Standing
 from dslint.model.trainerargs import class_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gonenames import changed, who
-from dslint.rules.librarycalls import LibraryCall, is_steady, refused_in
 from dslint.rules.libraryuses import MARKERS, LibraryUses
+from dslint.rules.names.gonenames import changed, who
+from dslint.rules.names.librarycalls import LibraryCall, is_steady, refused_in
 
 META = RuleMeta(
     code="DSL503",

@@ -22,8 +22,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.standing.binding import misfit, positional
 from dslint.model.standing.presence import signature_in
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.librarycalls import LibraryCall, is_steady
 from dslint.rules.libraryuses import MARKERS, LibraryUses
+from dslint.rules.names.librarycalls import LibraryCall, is_steady
 
 META = RuleMeta(
     code="DSL504",

@@ -25,9 +25,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.standing.calls import instead_of
 from dslint.model.standing.standing import Standing
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gonenames import changed, who
 from dslint.rules.libraryuses import LibraryUses
-from dslint.rules.overrides import Override, overrides
+from dslint.rules.names.gonenames import changed, who
+from dslint.rules.names.overrides import Override, overrides
 
 META = RuleMeta(
     code="DSL506",

@@ -24,8 +24,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.standing.defaults import DefaultChange, default_changes
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.librarycalls import LibraryCall
 from dslint.rules.libraryuses import LibraryUses
+from dslint.rules.names.librarycalls import LibraryCall
 
 META = RuleMeta(
     code="DSL507",

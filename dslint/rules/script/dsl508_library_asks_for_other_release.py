@@ -29,10 +29,10 @@ from dslint.model.versions.known import distribution_of
 from dslint.model.versions.minimums import Ask, asks_of, available_from
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gonenames import CAUGHT
-from dslint.rules.librarycalls import LibraryCall
 from dslint.rules.libraryuses import MARKERS, LibraryUses
-from dslint.rules.versionpairs import are_beside, stated_places
+from dslint.rules.names.gonenames import CAUGHT
+from dslint.rules.names.librarycalls import LibraryCall
+from dslint.rules.names.versionpairs import are_beside, stated_places
 
 META = RuleMeta(
     code="DSL508",

@@ -31,9 +31,9 @@ from dslint.model.versions.known import distribution_of
 from dslint.model.versions.minimums import available_from
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gonenames import CAUGHT
 from dslint.rules.libraryuses import MARKERS, LibraryUses
-from dslint.rules.versionpairs import are_beside, stated_places
+from dslint.rules.names.gonenames import CAUGHT
+from dslint.rules.names.versionpairs import are_beside, stated_places
 
 if TYPE_CHECKING:
     from dslint.python.uses.kinds import Use

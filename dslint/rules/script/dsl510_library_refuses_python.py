@@ -27,8 +27,8 @@ from dslint.core.schemafiles import load_file
 from dslint.model.versions.plain import triple
 from dslint.model.versions.ranges import contains
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gonenames import who
 from dslint.rules.libraryuses import LibraryUses
+from dslint.rules.names.gonenames import who
 
 META = RuleMeta(
     code="DSL510",

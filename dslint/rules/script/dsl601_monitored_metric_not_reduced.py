@@ -34,9 +34,9 @@ from dslint.python.source import Module
 from dslint.python.values import Instance, Value
 from dslint.python.varies import DATA, LOST
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import adds_sampler, trainers
+from dslint.rules.ranks.someranks import some_ranks
 from dslint.rules.runs import RunQuery
-from dslint.rules.someranks import some_ranks
+from dslint.rules.training.lightnings import adds_sampler, trainers
 
 META = RuleMeta(
     code="DSL601",

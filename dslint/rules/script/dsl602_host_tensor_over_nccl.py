@@ -31,11 +31,11 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
-from dslint.rules.groups import backend_of, backend_words
-from dslint.rules.hostlogs import LOGS, LOGS_OF_DICT, host_logs
-from dslint.rules.hosttensors import HostTensors
+from dslint.rules.ranks.everyrank import row_of
+from dslint.rules.ranks.groups import backend_of, backend_words
+from dslint.rules.ranks.hosttensors import HostTensors
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.hostlogs import LOGS, LOGS_OF_DICT, host_logs
 
 META = RuleMeta(
     code="DSL602",

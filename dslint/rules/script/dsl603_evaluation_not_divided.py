@@ -24,9 +24,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.evaluations import whole_evaluations
+from dslint.rules.data.evaluations import whole_evaluations
+from dslint.rules.examples.snippets import EVALUATION, EVALUATION_DATA
 from dslint.rules.runs import RunQuery
-from dslint.rules.snippets import EVALUATION, EVALUATION_DATA
 
 META = RuleMeta(
     code="DSL603",

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ownsplits import own_splits
+from dslint.rules.data.ownsplits import own_splits
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

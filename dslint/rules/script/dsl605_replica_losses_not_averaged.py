@@ -25,8 +25,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL605",

@@ -29,8 +29,8 @@ from dslint.model.versions.resolve import covers
 from dslint.python.events import Event
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL606",

@@ -26,9 +26,9 @@ from dataclasses import replace
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Settings
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.engineconfigs import place_of
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.zero.engineconfigs import place_of
 
 META = RuleMeta(
     code="DSL607",

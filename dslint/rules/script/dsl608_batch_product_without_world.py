@@ -28,8 +28,8 @@ from dslint.python.events import Event
 from dslint.python.queries.factors import Factors
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.engineconfigs import setting_of
 from dslint.rules.runs import RunQuery
+from dslint.rules.zero.engineconfigs import setting_of
 
 META = RuleMeta(
     code="DSL608",

@@ -32,12 +32,12 @@ from dslint.python.events import Event
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.queries.factors import Factors
 from dslint.python.source import Module
-from dslint.rules.accelerators import splits_batches
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import adds_sampler
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import OPTIMIZERS, is_length, knows_world, number_code
+from dslint.rules.training.accelerators import splits_batches
+from dslint.rules.training.lightnings import adds_sampler
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.schedules import OPTIMIZERS, is_length, knows_world, number_code
 
 META = RuleMeta(
     code="DSL609",

@@ -25,12 +25,12 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks import parted
 from dslint.rules.runs import RunQuery
-from dslint.rules.stagetests import expressions_behind
-from dslint.rules.training import parameter_owners
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import parameter_owners
+from dslint.rules.zero.stagetests import expressions_behind
 
 META = RuleMeta(
     code="DSL610",

@@ -29,8 +29,8 @@ from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function
 from dslint.python.varies import CLOCK, DATA, LOST, MISSING, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import has_several, trainers
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import has_several, trainers
 
 META = RuleMeta(
     code="DSL611",

@@ -25,8 +25,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.queries.order import following
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL612",

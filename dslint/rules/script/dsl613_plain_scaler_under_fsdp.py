@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL613",

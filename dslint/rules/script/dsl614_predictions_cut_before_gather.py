@@ -30,8 +30,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.values import Bound, Function, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.uncollectable import Uncollectable, reason_of
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.uncollectable import Uncollectable, reason_of
 
 META = RuleMeta(
     code="DSL614",

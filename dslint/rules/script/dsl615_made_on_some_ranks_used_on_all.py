@@ -33,11 +33,11 @@ from dslint.python.events import Alt, Event, Try
 from dslint.python.values import Const, Instance, Value
 from dslint.python.varies import LOST, OWN, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.copies import assigned
-from dslint.rules.groups import is_without_group
-from dslint.rules.madescripts import MORE
-from dslint.rules.parted import function_around
+from dslint.rules.examples.madescripts import MORE
+from dslint.rules.ranks.groups import is_without_group
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.copies import assigned
 
 META = RuleMeta(
     code="DSL615",

@@ -30,8 +30,8 @@ from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.python.sources import Source
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.data.undivided import DRAWS, ITERABLE, iterates
 from dslint.rules.runs import RunQuery
-from dslint.rules.undivided import DRAWS, ITERABLE, iterates
 
 META = RuleMeta(
     code="DSL616",

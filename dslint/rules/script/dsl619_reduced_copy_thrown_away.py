@@ -29,8 +29,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.copies import Copies, assigned, reads
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.copies import Copies, assigned, reads
 
 META = RuleMeta(
     code="DSL619",

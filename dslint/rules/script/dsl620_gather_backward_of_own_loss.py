@@ -24,8 +24,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.gatherlayers import gather_layers, meeting
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.gatherlayers import gather_layers, meeting
 
 META = RuleMeta(
     code="DSL620",

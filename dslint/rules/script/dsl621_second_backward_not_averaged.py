@@ -25,9 +25,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import averages_by_hand, reduces_gradients
 from dslint.rules.runs import RunQuery
-from dslint.rules.spentreductions import SpentReductions
+from dslint.rules.wrapping.ddps import averages_by_hand, reduces_gradients
+from dslint.rules.wrapping.spentreductions import SpentReductions
 
 META = RuleMeta(
     code="DSL621",

@@ -27,10 +27,10 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.queries.skipped import is_frozen
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.copies import assigned
-from dslint.rules.ddps import is_sum, is_wrapper, losses_through, reduces_gradients
-from dslint.rules.parted import function_around
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.copies import assigned
+from dslint.rules.wrapping.ddps import is_sum, is_wrapper, losses_through, reduces_gradients
 
 META = RuleMeta(
     code="DSL622",

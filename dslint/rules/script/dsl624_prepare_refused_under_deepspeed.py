@@ -26,7 +26,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
-from dslint.rules.accelerators import (
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.accelerators import (
     ACCELERATOR,
     DEEPSPEED,
     MODEL,
@@ -40,8 +42,6 @@ from dslint.rules.accelerators import (
     prepared_by,
     uses_deepspeed,
 )
-from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL624",

@@ -29,9 +29,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
 from dslint.python.queries.derived import Derived, Piece
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.schedules import OPTIMIZERS, OTHERS, is_length
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.schedules import OPTIMIZERS, OTHERS, is_length
 
 META = RuleMeta(
     code="DSL625",

@@ -28,9 +28,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.values import Api, Instance, Partial, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.frozen import freezing_before
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.frozen import freezing_before
 
 META = RuleMeta(
     code="DSL626",

@@ -33,9 +33,9 @@ from dslint.python.sources import Source
 from dslint.python.values import Instance
 from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import function_around
+from dslint.rules.data.undivided import ITERABLE
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
-from dslint.rules.undivided import ITERABLE
 
 META = RuleMeta(
     code="DSL627",

@@ -29,11 +29,11 @@ from dslint.python.events import Event
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.python.values import Const, PerRank
-from dslint.rules.accelerators import LOADER, SCHEDULE, earlier_prepares, prepared_by
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import PLATEAU, instances, multiplying
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import OPTIMIZERS, is_length, number_code
+from dslint.rules.training.accelerators import LOADER, SCHEDULE, earlier_prepares, prepared_by
+from dslint.rules.training.plateaus import PLATEAU, instances, multiplying
+from dslint.rules.training.schedules import OPTIMIZERS, is_length, number_code
 
 META = RuleMeta(
     code="DSL628",

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Context, Event, events
 from dslint.python.values import Instance
-from dslint.rules.accelerators import MODEL, maker_of, uses_deepspeed
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import ACCELERATOR, MicroBatches, micro_batches
+from dslint.rules.training.accelerators import MODEL, maker_of, uses_deepspeed
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import ACCELERATOR, MicroBatches, micro_batches
 
 META = RuleMeta(
     code="DSL629",

@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
-from dslint.rules.zero3 import is_gathered, is_whole, spread_of
+from dslint.rules.zero.zero3 import is_gathered, is_whole, spread_of
 
 META = RuleMeta(
     code="DSL630",

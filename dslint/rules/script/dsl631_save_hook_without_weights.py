@@ -23,9 +23,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.values import Function
-from dslint.rules.accelerators import maker_of, uses_deepspeed
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.accelerators import maker_of, uses_deepspeed
 
 META = RuleMeta(
     code="DSL631",

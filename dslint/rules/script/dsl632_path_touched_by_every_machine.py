@@ -31,10 +31,10 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event
 from dslint.python.varies import HOST
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import arrivals, row_of
-from dslint.rules.pathscripts import KEPT, MAIN, MAIN_ONLY, PRUNED, RESULTS, SAVE, TESTED
+from dslint.rules.examples.pathscripts import KEPT, MAIN, MAIN_ONLY, PRUNED, RESULTS, SAVE, TESTED
+from dslint.rules.ranks.everyrank import arrivals, row_of
+from dslint.rules.ranks.touchedpaths import does_to_path, is_shared_path, path_of, shared_listings
 from dslint.rules.runs import RunQuery
-from dslint.rules.touchedpaths import does_to_path, is_shared_path, path_of, shared_listings
 
 META = RuleMeta(
     code="DSL632",

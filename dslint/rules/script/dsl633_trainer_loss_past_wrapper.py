@@ -30,9 +30,9 @@ from dslint.python.models import INSIDE
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import ClassAtom, Function
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import averages_by_hand, is_wrapper
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddps import averages_by_hand, is_wrapper
 
 META = RuleMeta(
     code="DSL633",

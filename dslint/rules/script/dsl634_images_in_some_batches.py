@@ -29,8 +29,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.source import Module
 from dslint.python.values import Bound, ClassAtom, Function, Instance, Partial, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL634",

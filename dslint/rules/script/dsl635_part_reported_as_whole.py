@@ -26,10 +26,10 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop, events, walk
 from dslint.python.varies import DATA, HOST, LOST, NAMED_DATA, RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ownsplits import is_shared_out
-from dslint.rules.plateaus import instances
+from dslint.rules.data.ownsplits import is_shared_out
+from dslint.rules.ranks.someranks import SomeRanks, some_ranks
 from dslint.rules.runs import RunQuery
-from dslint.rules.someranks import SomeRanks, some_ranks
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL635",

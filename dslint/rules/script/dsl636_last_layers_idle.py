@@ -29,11 +29,11 @@ from dslint.python.queries.skipped import is_frozen
 from dslint.python.source import Module
 from dslint.python.values import Instance, Tuple
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddppasses import waits_for_all
-from dslint.rules.ddps import made_wrappers
-from dslint.rules.frozen import freezing_before
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddppasses import waits_for_all
+from dslint.rules.wrapping.ddps import made_wrappers
+from dslint.rules.wrapping.frozen import freezing_before
 
 META = RuleMeta(
     code="DSL636",

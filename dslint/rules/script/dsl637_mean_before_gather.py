@@ -28,9 +28,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Loop, events
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
-from dslint.rules.accelerators import fills_up
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.accelerators import fills_up
 
 META = RuleMeta(
     code="DSL637",

@@ -30,10 +30,10 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Loop
 from dslint.python.queries.turns import Turns
 from dslint.python.values import Const, Tuple
-from dslint.rules.accelerators import ACCELERATOR
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddppasses import PLUGINS, is_reduced
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.accelerators import ACCELERATOR
+from dslint.rules.wrapping.ddppasses import PLUGINS, is_reduced
 
 META = RuleMeta(
     code="DSL638",

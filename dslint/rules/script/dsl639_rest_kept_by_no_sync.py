@@ -27,10 +27,10 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
 from dslint.python.queries.turns import Test
 from dslint.python.source import Module
-from dslint.rules import unsynced
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import function_around
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping import unsynced
 
 META = RuleMeta(
     code="DSL639",

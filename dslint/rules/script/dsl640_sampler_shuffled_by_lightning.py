@@ -32,10 +32,10 @@ from dslint.python.queries.reach import reached
 from dslint.python.sources import Source
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import adds_sampler, trainers
+from dslint.rules.data.trainingloaders import in_training
+from dslint.rules.data.undivided import DRAWS, ITERABLE, iterates, knows_no_rank
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.trainingloaders import in_training
-from dslint.rules.undivided import DRAWS, ITERABLE, iterates, knows_no_rank
+from dslint.rules.training.lightnings import adds_sampler, trainers
 
 META = RuleMeta(
     code="DSL640",

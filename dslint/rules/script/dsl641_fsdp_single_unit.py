@@ -27,9 +27,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
 from dslint.python.values import Api, ClassAtom, Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import has_several
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import has_several
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL641",

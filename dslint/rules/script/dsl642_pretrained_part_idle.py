@@ -28,8 +28,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.queries.idleparts import IdlePart, IdleParts
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddppasses import waits_for_all
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.ddppasses import waits_for_all
 
 META = RuleMeta(
     code="DSL642",

@@ -25,8 +25,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.varies import LOCAL, LOST, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import adds_sampler
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import adds_sampler
 
 META = RuleMeta(
     code="DSL644",

@@ -30,9 +30,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.varies import RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import has_several, trainers
 from dslint.rules.runs import RunQuery
-from dslint.rules.trackers import beyond_blank
+from dslint.rules.training.lightnings import has_several, trainers
+from dslint.rules.training.trackers import beyond_blank
 
 META = RuleMeta(
     code="DSL645",

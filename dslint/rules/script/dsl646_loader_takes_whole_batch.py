@@ -25,9 +25,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import is_same_number
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import is_same_number
 
 META = RuleMeta(
     code="DSL646",

@@ -28,11 +28,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import knows_prefix, unwraps
-from dslint.rules.otherscripts import other_runs, texts_of_others
-from dslint.rules.plateaus import instances
-from dslint.rules.runs import RunQuery
-from dslint.rules.savedweights import (
+from dslint.rules.ranks.otherscripts import other_runs, texts_of_others
+from dslint.rules.ranks.savedweights import (
     Files,
     Weights,
     is_changed,
@@ -41,6 +38,9 @@ from dslint.rules.savedweights import (
     keys_read,
     loading_calls,
 )
+from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddps import knows_prefix, unwraps
 
 META = RuleMeta(
     code="DSL647",

@@ -29,8 +29,8 @@ from dslint.python.events import Event, Loop, walk
 from dslint.python.queries.derived import Derived
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.dividedloaders import divided_loaders
-from dslint.rules.parted import function_around
+from dslint.rules.data.dividedloaders import divided_loaders
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

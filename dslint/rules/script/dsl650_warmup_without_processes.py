@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.derived import Derived
-from dslint.rules.accelerators import SCHEDULE, prepared_by
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances, multiplying
 from dslint.rules.runs import RunQuery
-from dslint.rules.schedules import OTHERS, knows_world
+from dslint.rules.training.accelerators import SCHEDULE, prepared_by
+from dslint.rules.training.plateaus import instances, multiplying
+from dslint.rules.training.schedules import OTHERS, knows_world
 
 META = RuleMeta(
     code="DSL650",

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
-from dslint.rules.accelerators import MODEL, models_in, prepared_by
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.accelerators import MODEL, models_in, prepared_by
 
 META = RuleMeta(
     code="DSL651",

@@ -30,9 +30,9 @@ from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function, Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.data.undivided import DRAWS
 from dslint.rules.runs import RunQuery
-from dslint.rules.undivided import DRAWS
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL653",

@@ -27,10 +27,10 @@ from dslint.python import attributes
 from dslint.python.events import Call, Event, events
 from dslint.python.values import Function
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.intent import says_several
-from dslint.rules.ownorders import entry_modules
-from dslint.rules.plateaus import instances
+from dslint.rules.data.ownorders import entry_modules
+from dslint.rules.ranks.intent import says_several
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL655",

@@ -25,7 +25,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
+from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
-from dslint.rules.afterwrap import has_parameters, still_used, wrapper_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.afterwrap import has_parameters, still_used, wrapper_of
 
 META = RuleMeta(
     code="DSL658",

@@ -28,8 +28,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
 from dslint.python.values import Instance, Value
 from dslint.python.varies import DATA, DIVERGENT, LOST, RANKED, UNSURE
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks import parted
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

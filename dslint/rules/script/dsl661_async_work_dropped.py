@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import function_around
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

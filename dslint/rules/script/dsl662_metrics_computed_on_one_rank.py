@@ -26,9 +26,9 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import is_single, trainers
+from dslint.rules.ranks.someranks import SomeRanks, some_ranks
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.someranks import SomeRanks, some_ranks
+from dslint.rules.training.lightnings import is_single, trainers
 
 META = RuleMeta(
     code="DSL662",

@@ -30,12 +30,12 @@ from dslint.python.events import Call, Event, Seq, events
 from dslint.python.queries.order import following
 from dslint.python.queries.waits import has_word
 from dslint.python.values import Instance
-from dslint.rules.afterwrap import has_parameters
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.holders import Holders
-from dslint.rules.plateaus import instances, wrapped_by
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.training import excludes, models_given, parameter_owners
+from dslint.rules.training.plateaus import instances, wrapped_by
+from dslint.rules.training.training import excludes, models_given, parameter_owners
+from dslint.rules.wrapping.afterwrap import has_parameters
+from dslint.rules.wrapping.holders import Holders
 
 META = RuleMeta(
     code="DSL663",

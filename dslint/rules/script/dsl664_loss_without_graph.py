@@ -31,10 +31,10 @@ from dslint.python.source import Module
 from dslint.python.values import Function, Instance, Value
 from dslint.python.varies import ASSUMED, DATA, LOST
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import arms_of
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import arms_of
+from dslint.rules.zero.enginenames import function_of
 
 META = RuleMeta(
     code="DSL664",

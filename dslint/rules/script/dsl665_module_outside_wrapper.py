@@ -30,12 +30,12 @@ from dslint.python.events import Call, Event, Loop, walk
 from dslint.python.parts import modules_in
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import ClassAtom, Function, Instance, Value, one
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import averages_by_hand, reduces_gradients, wraps_to_average
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks import parted
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import models_given, parameter_owners
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import models_given, parameter_owners
+from dslint.rules.wrapping.ddps import averages_by_hand, reduces_gradients, wraps_to_average
 
 META = RuleMeta(
     code="DSL665",

@@ -23,10 +23,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.values import Instance
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks import parted
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL666",

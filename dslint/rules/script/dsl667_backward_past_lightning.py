@@ -30,10 +30,10 @@ from dslint.python import attributes
 from dslint.python.events import Event
 from dslint.python.values import ClassAtom, Function
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import averages_by_hand
-from dslint.rules.enginenames import called_on
-from dslint.rules.lightnings import is_single, strategy_words, trainers
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.lightnings import is_single, strategy_words, trainers
+from dslint.rules.wrapping.ddps import averages_by_hand
+from dslint.rules.zero.enginenames import called_on
 
 META = RuleMeta(
     code="DSL667",

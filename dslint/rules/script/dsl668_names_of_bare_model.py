@@ -26,9 +26,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.queries.namedby import Container, Lookup, Named
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import is_wrapper, knows_prefix
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddps import is_wrapper, knows_prefix
 
 META = RuleMeta(
     code="DSL668",

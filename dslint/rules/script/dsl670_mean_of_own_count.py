@@ -27,9 +27,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.quotients import Named, Place, Quotients, Traced
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import averaging_wrap, sums_over_ranks
-from dslint.rules.enginenames import loss_of
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.ddps import averaging_wrap, sums_over_ranks
+from dslint.rules.zero.enginenames import loss_of
 
 META = RuleMeta(
     code="DSL670",

@@ -26,9 +26,9 @@ from dslint.python.events import Event
 from dslint.python.queries.order import following
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import models_given, parameter_owners
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import models_given, parameter_owners
 
 META = RuleMeta(
     code="DSL671",

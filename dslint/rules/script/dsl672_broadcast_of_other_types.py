@@ -26,8 +26,8 @@ from dslint.python.queries.dtypes import are_other, dtype_of
 from dslint.python.values import Instance
 from dslint.python.varies import OWN, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL672",

@@ -29,7 +29,7 @@ from dslint.python.source import Module
 from dslint.python.values import Value
 from dslint.python.varies import DATA, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.dividedloaders import divided_loaders
+from dslint.rules.data.dividedloaders import divided_loaders
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(

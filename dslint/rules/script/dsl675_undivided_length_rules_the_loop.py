@@ -30,11 +30,11 @@ from dslint.python.events import Event, Loop
 from dslint.python.queries.derived import Piece
 from dslint.python.source import Module
 from dslint.python.values import Instance
-from dslint.rules.accelerators import splits_batches
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.schedules import OPTIMIZERS, knows_world, number_code
+from dslint.rules.training.accelerators import splits_batches
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.schedules import OPTIMIZERS, knows_world, number_code
 
 META = RuleMeta(
     code="DSL675",

@@ -34,11 +34,11 @@ from dslint.python.queries.reach import reached
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.data.trainingloaders import trained_loaders
+from dslint.rules.data.undivided import DRAWS, asks_for_rank, knows_no_rank
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.schedules import is_length, knows_world
-from dslint.rules.trainingloaders import trained_loaders
-from dslint.rules.undivided import DRAWS, asks_for_rank, knows_no_rank
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.schedules import is_length, knows_world
 
 META = RuleMeta(
     code="DSL676",

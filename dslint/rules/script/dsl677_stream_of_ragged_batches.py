@@ -30,11 +30,11 @@ from dslint.python.events import Event
 from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.python.values import Bound, ClassAtom, Function, Instance, Value
-from dslint.rules.accelerators import maker_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.data.undivided import ITERABLE
 from dslint.rules.runs import RunQuery
-from dslint.rules.undivided import ITERABLE
+from dslint.rules.training.accelerators import maker_of
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL677",

@@ -27,10 +27,10 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.queries.derived import Derived
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.evaluations import whole_lists
+from dslint.rules.data.evaluations import whole_lists
+from dslint.rules.data.undivided import asks_for_rank
 from dslint.rules.runs import RunQuery
-from dslint.rules.schedules import knows_world
-from dslint.rules.undivided import asks_for_rank
+from dslint.rules.training.schedules import knows_world
 
 META = RuleMeta(
     code="DSL680",

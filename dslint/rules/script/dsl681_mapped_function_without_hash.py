@@ -29,7 +29,7 @@ from dslint.python.queries.steps import tags_of
 from dslint.python.source import Module
 from dslint.python.values import Atom, Bound, ClassAtom, Function, Instance, Partial
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.parted import function_around
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

@@ -29,8 +29,8 @@ from dslint.python.queries.derived import Derived
 from dslint.python.queries.parting import Parting
 from dslint.python.source import Module
 from dslint.python.varies import DATA, NAMED_DATA, RANKED
-from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks import parted
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

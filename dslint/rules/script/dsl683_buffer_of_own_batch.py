@@ -28,8 +28,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.values import ClassAtom, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ownbuffers import written_by_batch
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.ownbuffers import written_by_batch
 
 META = RuleMeta(
     code="DSL683",

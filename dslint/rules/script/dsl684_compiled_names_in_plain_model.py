@@ -28,9 +28,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.otherscripts import other_runs
+from dslint.rules.ranks.otherscripts import other_runs
+from dslint.rules.ranks.savedweights import Files, Weights, is_same_file
 from dslint.rules.runs import RunQuery
-from dslint.rules.savedweights import Files, Weights, is_same_file
 
 META = RuleMeta(
     code="DSL684",

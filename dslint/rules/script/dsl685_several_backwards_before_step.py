@@ -29,12 +29,12 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event, Loop, Node, events
 from dslint.python.queries.order import following
 from dslint.python.values import Function
-from dslint.rules.accelerators import maker_of as accelerator_of
-from dslint.rules.accelerators import uses_deepspeed
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import ACCELERATOR, ENGINE, maker_of, micro_batches, owners_of, stage_at
+from dslint.rules.training.accelerators import maker_of as accelerator_of
+from dslint.rules.training.accelerators import uses_deepspeed
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import ACCELERATOR, ENGINE, maker_of, micro_batches, owners_of, stage_at
 
 META = RuleMeta(
     code="DSL685",

@@ -29,11 +29,11 @@ from dataclasses import dataclass, field
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Context, Event
 from dslint.python.values import Instance
-from dslint.rules.accelerators import ACCELERATOR, DEEPSPEED, plugin_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.zero3 import is_gathered, is_quantized, is_whole
+from dslint.rules.training.accelerators import ACCELERATOR, DEEPSPEED, plugin_of
+from dslint.rules.training.plateaus import instances
+from dslint.rules.zero.zero3 import is_gathered, is_quantized, is_whole
 
 META = RuleMeta(
     code="DSL687",

@@ -29,8 +29,8 @@ from dslint.model.versions.resolve import covers
 from dslint.python.events import Event
 from dslint.python.values import Api, Const, Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import has_several, trainers
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import has_several, trainers
 
 META = RuleMeta(
     code="DSL688",

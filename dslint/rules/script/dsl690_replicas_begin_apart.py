@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.varies import RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import reduces_gradients
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.ddps import reduces_gradients
 
 META = RuleMeta(
     code="DSL690",

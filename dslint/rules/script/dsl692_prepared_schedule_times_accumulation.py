@@ -35,13 +35,13 @@ from dslint.python.events import Event
 from dslint.python.queries.derived import Derived
 from dslint.python.queries.factors import Factors
 from dslint.python.source import Module
-from dslint.rules.accelerators import SCHEDULE, prepared_by
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.filledoptions import code_behind
-from dslint.rules.plateaus import PLATEAU, instances, multiplying
 from dslint.rules.runs import RunQuery
-from dslint.rules.schedules import OPTIMIZERS, OTHERS, knows_world
-from dslint.rules.training import ACCELERATOR, COUNTS, maker_of, micro_batches
+from dslint.rules.training.accelerators import SCHEDULE, prepared_by
+from dslint.rules.training.filledoptions import code_behind
+from dslint.rules.training.plateaus import PLATEAU, instances, multiplying
+from dslint.rules.training.schedules import OPTIMIZERS, OTHERS, knows_world
+from dslint.rules.training.training import ACCELERATOR, COUNTS, maker_of, micro_batches
 
 META = RuleMeta(
     code="DSL692",

@@ -26,8 +26,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.words import counted
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import trainers
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import trainers
 
 META = RuleMeta(
     code="DSL693",

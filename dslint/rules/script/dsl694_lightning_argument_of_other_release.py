@@ -36,8 +36,8 @@ from dslint.python.events import Event
 from dslint.python.names import Names
 from dslint.python.passed import passed
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import trainers
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import trainers
 
 META = RuleMeta(
     code="DSL694",

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
+from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.droppedoutputs import dropped_outputs
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.droppedoutputs import dropped_outputs
 
 META = RuleMeta(
     code="DSL696",

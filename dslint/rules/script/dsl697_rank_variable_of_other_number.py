@@ -31,9 +31,9 @@ from dslint.python.events import Alt, Event
 from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import trainers
+from dslint.rules.ranks.visible import variable_of
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.visible import variable_of
+from dslint.rules.training.lightnings import trainers
 
 META = RuleMeta(
     code="DSL697",

@@ -29,11 +29,11 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import is_of_all, is_sum
-from dslint.rules.evaluations import Evaluation, shared_evaluations
-from dslint.rules.parted import function_around
-from dslint.rules.plateaus import instances
+from dslint.rules.data.evaluations import Evaluation, shared_evaluations
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddps import is_of_all, is_sum
 
 META = RuleMeta(
     code="DSL698",

@@ -31,11 +31,11 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Loop, Node
 from dslint.python.queries.asked import in_words
 from dslint.python.source import Module
-from dslint.rules.accelerators import ACCELERATOR
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddppasses import PLUGINS, is_reduced
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training import COUNTS, last_name
+from dslint.rules.training.accelerators import ACCELERATOR
+from dslint.rules.training.training import COUNTS, last_name
+from dslint.rules.wrapping.ddppasses import PLUGINS, is_reduced
 
 META = RuleMeta(
     code="DSL699",

@@ -28,9 +28,9 @@ from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import written
-from dslint.rules.plateaus import instances
+from dslint.rules.ranks.everyrank import written
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL700",

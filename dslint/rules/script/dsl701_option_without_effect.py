@@ -30,10 +30,10 @@ from dslint.python.plainoptions import Option
 from dslint.python.source import Module
 from dslint.python.values import Instance, Tuple
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.intent import says_several
-from dslint.rules.otherscripts import texts_of_others
+from dslint.rules.ranks.intent import says_several
+from dslint.rules.ranks.otherscripts import texts_of_others
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import last_name
+from dslint.rules.training.training import last_name
 
 META = RuleMeta(
     code="DSL701",

@@ -28,7 +28,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.otherscripts import texts_of_others
+from dslint.rules.ranks.otherscripts import texts_of_others
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.drawnorders import set_orders
+from dslint.rules.data.drawnorders import set_orders
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(

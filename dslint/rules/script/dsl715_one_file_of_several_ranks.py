@@ -24,10 +24,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of
+from dslint.rules.ranks.everyrank import row_of
+from dslint.rules.ranks.severalranks import several_arrivals
+from dslint.rules.ranks.touchedpaths import does_to_path, is_shared_path, path_of
 from dslint.rules.runs import RunQuery
-from dslint.rules.severalranks import several_arrivals
-from dslint.rules.touchedpaths import does_to_path, is_shared_path, path_of
 
 META = RuleMeta(
     code="DSL715",

@@ -29,10 +29,10 @@ from dslint.python.events import Event, Loop
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Instance, Unknown
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import plain_wrapper
-from dslint.rules.frozen import Freezing, is_by_name, told
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
+from dslint.rules.training.plateaus import instances
+from dslint.rules.wrapping.ddps import plain_wrapper
+from dslint.rules.wrapping.frozen import Freezing, is_by_name, told
 
 META = RuleMeta(
     code="DSL716",

@@ -29,8 +29,8 @@ from dslint.python.events import Alt, Loop, events
 from dslint.python.queries.arms import other_arms
 from dslint.python.varies import DIVERGENT, HOST, LOST, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL717",

@@ -31,8 +31,8 @@ from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.values import Instance
 from dslint.python.varies import DATA
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL718",

@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lightnings import trainers
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.lightnings import trainers
 
 META = RuleMeta(
     code="DSL719",

@@ -29,11 +29,11 @@ from dslint.core.source import Location
 from dslint.python.events import Event
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.halfscripts import ACCELERATE, NET, PARSED, PLAIN, TRAINER
-from dslint.rules.halfweights import ELSEWHERE, halved_by
-from dslint.rules.plateaus import instances
+from dslint.rules.examples.halfscripts import ACCELERATE, NET, PARSED, PLAIN, TRAINER
 from dslint.rules.runs import RunQuery
-from dslint.rules.training import models_given, parameter_owners
+from dslint.rules.training.halfweights import ELSEWHERE, halved_by
+from dslint.rules.training.plateaus import instances
+from dslint.rules.training.training import models_given, parameter_owners
 
 META = RuleMeta(
     code="DSL740",

@@ -1,0 +1,1 @@
+"""What rules ask about names of libraries: which release lacks one, or refuses an argument."""

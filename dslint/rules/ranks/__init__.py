@@ -1,0 +1,1 @@
+"""What rules ask about ranks: who comes where, which test parts them, and what only some of them do."""

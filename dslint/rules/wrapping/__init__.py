@@ -1,0 +1,1 @@
+"""What rules ask about models and their wrappers: which there are, what runs past them, which parts take no part."""
