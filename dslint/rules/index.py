@@ -2798,6 +2798,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--node_rank",),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         ignores_context=True,
     ),
     RuleInfo(

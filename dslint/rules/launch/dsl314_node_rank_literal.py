@@ -38,6 +38,7 @@ META = RuleMeta(
     summary="A script for several nodes has one node rank in it",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
     needs=("--node_rank",),
+    depends_on_run=True,
 )
 
 _EVERY = 'for host in a b; do\n  ssh $host "cd /work && %s" &\ndone\n'

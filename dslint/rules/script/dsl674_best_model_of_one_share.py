@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
 from dslint.python.source import Module
-from dslint.python.values import Value
 from dslint.python.varies import DATA, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.dividedloaders import divided_loaders
@@ -72,16 +71,18 @@ def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all:
     for node in reversed(found.around):
         if not isinstance(node, Alt) or node.test is None or not node.varies & DATA or node.varies & LOST:
             continue
-        place = _made_by(run, node.test)
+        place = _made_by(run, node)
         if (id(place[1]) in divided if place is not None else is_all) and _compares(node):
             return node
     return None
 
 
-def _made_by(run: RunQuery, test: Value | None) -> tuple[Module, ast.AST] | None:
-    """Return the call that makes the number differ; `None` where a test does, which keeps the best one on rank 0."""
-    place = run.machine.origin(test) if test is not None else None
-    return None if place is not None and isinstance(place[1], ast.If | ast.IfExp) else place
+def _made_by(run: RunQuery, alt: Alt) -> tuple[Module, ast.AST] | None:
+    """Return the call that makes the number differ; `None` where the test itself does, which keeps the best one."""
+    place = run.machine.origin(alt.test) if alt.test is not None else None
+    if place is not None and isinstance(place[1], ast.If | ast.IfExp) and _asked(alt) in ast.walk(place[1].test):
+        return None
+    return place
 
 
 def _compares(alt: Alt) -> bool:
@@ -96,7 +97,7 @@ def _asked(alt: Alt) -> ast.AST:
 
 def _finding(run: RunQuery, test: Alt, saves: Event, divided: dict[int, Event]) -> Finding:
     asked = _asked(test)
-    place = _made_by(run, test.test)
+    place = _made_by(run, test)
     made = divided[id(place[1])] if place is not None else list(divided.values())[-1]
     return run.finding(
         META,
