@@ -172,19 +172,19 @@ class Heap:
         self.ended_in: ast.AST | None = None  # ... and that `next`
         self.raised_by = 0  # why some ranks leave the block that ran last by an exception and others do not
         self.asked_varies = 0  # of what `__bool__` answered in the test that is being decided
-        # Tests that were decided by a test before them, for summaries.
-        self.decided: dict[object, bool] = {}
+        self.decided: dict[object, bool] = {}  # tests that were decided by a test before them, for summaries
         self.recorder: Callable[[Module, ast.AST, Value], None] | None = None
         self.lost: dict[str, int] = {}
         self.reached: set[int] = set()
         self.taken: dict[int, int] = {}  # the sides of each `if` that some lane takes: 1 the first, 2 the other
         self.keeps_configs = False  # exact about what dictionaries hold, and who reads them (`configdicts.py`)
         self.launch: Launch | None = None  # the command that starts the script, where one is interpreted
-        # Generators that were made and not run yet (`generators.py`).
-        self.generators: dict[Instance, Waiting] = {}
+        self.generators: dict[Instance, Waiting] = {}  # made and not run yet (`generators.py`)
+        self.groups = 0  # how many process groups were made and destroyed
         self.copies: set[Instance] = set()  # made like another object by a library
         self.parts: dict[Instance, Instance] = {}  # of which unknown object something is an item
         self.restarts: set[ast.AST] = set()  # what made the loaders that generators begin anew, as often as they end
+        self.groups = 0  # how many process groups were made and destroyed
         self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
         self.tries: list[tuple[int, list[Outcome]]] = []

@@ -16,6 +16,7 @@ from dslint.python import (
     models,
     ownnames,
     ragged,
+    unpacked,
 )
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
@@ -81,6 +82,8 @@ def evaluated(m: Machine, node: ast.Call) -> Arguments:
             value = evaluate(m, argument.value)
             items = containers.exact_items(m, value) if found.rest is None else None
             if items is not None:
+                nodes = unpacked.starred(m, argument.value, len(items))
+                found.nodes.update(enumerate(nodes, len(found.positional)))
                 found.positional += items
             else:
                 more = containers.iterated(m, value, argument)
@@ -116,6 +119,9 @@ def _unpack_mapping(m: Machine, value: Value, found: Arguments, node: ast.AST) -
                     old = found.keywords.get(key)
                     found.keywords[key] = stored if old is None or len(value.atoms) == 1 else join(old, stored)
                     found.places[key] = dictionaries.place_of(m, atom, key, node)
+                    written = unpacked.keyword(m, found.places[key]) if len(value.atoms) == 1 else None
+                    if written is not None:
+                        found.nodes[key] = written
             other = m.store.get((atom, "#rest"))
             if other is not None and other.atoms:
                 is_open, rest = True, join(rest, other)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+from dslint.python import formulas
 from dslint.python.values import PerRank, Value
 
+# The test that `is_initialized()` is, as a formula: `(HAS_GROUP, groups made and destroyed before)`.
+HAS_GROUP = "has-group"
 _WORDS = re.compile(
     r"(?:^|[_\W])(?:dist|distributed|ddp|fsdp|deepspeed|horovod|slurm|torchrun|initiali[sz]ed|available|process(?:es)?|"
     r"world|rank|local_rank|group|multi|multigpu|multinode|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla)(?:$|[_\W\d])",
@@ -14,10 +17,25 @@ _WORDS = re.compile(
 )
 
 
+def holds_with_group(test: Value | None) -> bool | None:
+    """Return which answer to a test comes only where there is a process group; `None` where neither does so."""
+    formula = formulas.of_test(test)
+    for answer in (True, False) if formula is not None else ():
+        if any(holds and _is_of_group(atom) for atom, holds in formulas.implied(formula, answer).items()):
+            return answer
+    return None
+
+
+def _is_of_group(atom: object) -> bool:
+    return isinstance(atom, tuple) and bool(atom) and atom[0] == HAS_GROUP
+
+
 def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
     """Return whether a test asks if there are several processes; its other answer is for a run of one."""
     if value is not None and any(isinstance(atom, PerRank) for atom in value.atoms):
         return False  # it counts them, and some jobs take the other way
+    if any(map(_is_of_group, formulas.atoms(formulas.of_test(value)))):
+        return True
     if isinstance(node, ast.Try):  # without a job the question raises
         return any(_WORDS.search(word) for statement in node.body for word in _names(statement, asked=True))
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

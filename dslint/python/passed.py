@@ -33,7 +33,7 @@ def passed(names: Names, call: ast.Call) -> Passed:
     found = Passed()
     is_known = True
     for arg in call.args:
-        values = _elements(names, arg.value) if isinstance(arg, ast.Starred) else [arg]
+        values = elements_of(names, arg.value) if isinstance(arg, ast.Starred) else [arg]
         found.is_open = found.is_open or values is None
         is_known = is_known and values is not None
         found.positional += (values or []) if is_known else []
@@ -47,7 +47,8 @@ def passed(names: Names, call: ast.Call) -> Passed:
     return found
 
 
-def _elements(names: Names, node: ast.expr) -> list[ast.expr] | None:
+def elements_of(names: Names, node: ast.expr) -> list[ast.expr] | None:
+    """Return the items of a tuple or list that the module writes out; `None` when unknown."""
     value = names.single(node) or node
     if not isinstance(value, ast.Tuple) and not (isinstance(value, ast.List) and value is node):
         return None  # a list in a variable may grow

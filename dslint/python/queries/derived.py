@@ -169,6 +169,19 @@ def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
                 yield inner.id, node.value
 
 
+def _single(target: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a target binds one by one: `a, self.b = ...`."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            yield from _single(part)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def _is_field(target: ast.expr) -> bool:
+    return isinstance(target, ast.Attribute)
+
+
 def _assigned(scope: ast.AST, name: str, *, by_field: bool = False) -> Iterator[ast.expr | ast.stmt]:
     """Yield what a scope binds to a name: values and functions."""
     for node in ast.walk(scope):
@@ -176,7 +189,7 @@ def _assigned(scope: ast.AST, name: str, *, by_field: bool = False) -> Iterator[
             yield node
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            targets = [target for target in targets if not (by_field and isinstance(target, ast.Attribute))]
+            targets = [t for target in targets for t in _single(target) if not (by_field and _is_field(t))]
             if any(isinstance(n, ast.Name) and n.id == name for target in targets for n in ast.walk(target)):
                 yield node.value
         elif isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.python.events import Event, Loop, events
+from dslint.python.names import names_of
 from dslint.python.program import Program
 from dslint.python.queries.reach import reached
+from dslint.python.source import Module
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, RANDOM, RANKED
 from dslint.rules.data.trainingloaders import trained_loaders
@@ -34,7 +36,7 @@ _ASKS = re.compile(
 )
 _TOLD = re.compile(r"rank|replica|shard|process_?(?:id|index)|\bnode|worker_?i|\bdp_|\bhvd\b", re.I)
 # Draws from the generator of the process.
-DRAWS = re.compile(
+_DRAWS = re.compile(
     r"(?<![\w.])random\.(?!Random\b)[a-z]\w*\(|np\.random\.(?!default_rng|RandomState|Generator)|"
     r"numpy\.random\.(?!default_rng|RandomState|Generator)|torch\.(?:rand|multinomial|bernoulli|normal)|"
     r"default_rng\(\)|RandomState\(\)|Random\(\)|\btime\.|uuid|urandom|secrets"
@@ -127,8 +129,17 @@ def is_blind(run: RunQuery, source: Source) -> bool:
     if source.varies & RANDOM or not knows_no_rank(run, source):
         return False
     is_ordered = source.role != "dataset" or ITERABLE in source.bases
-    pieces = (_TEXT.sub("", ast.unparse(node)) for _, node in reached(run.machine.program, source.code))
-    return not (is_ordered and source.is_own and any(map(DRAWS.search, pieces)))
+    is_own = is_ordered and source.is_own
+    return not (is_own and any(draws(*piece) for piece in reached(run.machine.program, source.code)))
+
+
+def draws(module: Module, node: ast.AST) -> bool:
+    """Return whether code draws numbers from a generator of the process, also by names that it was imported by."""
+    if _DRAWS.search(_TEXT.sub("", ast.unparse(node))):
+        return True
+    called = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+    names = names_of(module.tree) if called else None
+    return names is not None and any(_DRAWS.search(f"{names.qualified(function)}(seed)") for function in called)
 
 
 def knows_no_rank(run: RunQuery, source: Source) -> bool:

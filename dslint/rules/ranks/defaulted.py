@@ -9,10 +9,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dslint.python.names import names_of
 from dslint.python.source import Module
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
+
+# Names and words around the test of a field that are looked through.
+_MOST_STEPS = 6
 
 
 def left_out(module: Module, node: ast.AST) -> str:
@@ -40,19 +44,19 @@ def dead_by_default(run: RunQuery) -> frozenset[int]:
         if isinstance(number, tuple) and number[0] == "option":
             defaults.setdefault(str(number[2]), []).extend(value.constants or (None,))
     given = {name for name, found in defaults.items() if all(found)}
-    tests = [
-        node
-        for module in run.machine.program.modules()
-        for node in (module.nodes if given else ())
-        if isinstance(node, ast.If)
-    ]
-    dead = _inside(node for node in tests if _lacks(node.test) in given)
+    modules = run.machine.program.modules() if given else []
+    tests = [(module, node) for module in modules for node in module.nodes if isinstance(node, ast.If | ast.IfExp)]
+    sides = [(node, *_asked_field(module, node.test)) for module, node in tests]
+    dead = _inside((node, lacks) for node, name, lacks in sides if name in given)
     flags = _flags(run, dead) if dead else set()
-    return dead | _inside(node for node in tests if isinstance(node.test, ast.Name) and node.test.id in flags)
+    return dead | _inside((n, True) for _, n in tests if isinstance(n.test, ast.Name) and n.test.id in flags)
 
 
-def _inside(tests: Iterator[ast.If]) -> frozenset[int]:
-    return frozenset(id(inner) for node in tests for part in node.body for inner in ast.walk(part))
+def _inside(tests: Iterator[tuple[ast.If | ast.IfExp, bool]]) -> frozenset[int]:
+    """Return the nodes of one side of each test: of the first where `True` stands beside it."""
+    sides = [node.body if is_first else node.orelse for node, is_first in tests]
+    parts = [part for side in sides for part in (side if isinstance(side, list) else [side])]
+    return frozenset(id(inner) for part in parts for inner in ast.walk(part))
 
 
 def _flags(run: RunQuery, dead: frozenset[int]) -> set[str]:
@@ -66,14 +70,29 @@ def _flags(run: RunQuery, dead: frozenset[int]) -> set[str]:
     return {name for name, off in alive.items() if all(off)}
 
 
-def _lacks(test: ast.expr) -> str:
-    """Return the field of which a test asks whether it is not there: `args.steps is None`, `not args.steps`."""
-    asked: ast.expr | None = None
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        asked = test.operand
-    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and _is_none(test.comparators[0]):
-        asked = test.left
-    return asked.attr if isinstance(asked, ast.Attribute) else ""
+def _asked_field(module: Module, test: ast.expr) -> tuple[str, bool]:
+    """Return the field that a test asks for, and whether it asks that there is nothing: `not args.steps`.
+
+    The test may have a name: `is_open = args.steps is None`.
+    """
+    lacks = False
+    for _ in range(_MOST_STEPS):
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, lacks = test.operand, not lacks
+        elif isinstance(test, ast.NamedExpr):
+            test = test.value
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+            is_equal, constant = isinstance(test.ops[0], ast.Is | ast.Eq), test.comparators[0].value
+            if constant is None:
+                return (test.left.attr, lacks is not is_equal) if isinstance(test.left, ast.Attribute) else ("", False)
+            if constant is not True:
+                break
+            test, lacks = test.left, lacks is is_equal
+        elif isinstance(test, ast.Name) and (written := names_of(module.tree).single(test)) is not None:
+            test = written
+        else:
+            break
+    return (test.attr, lacks) if isinstance(test, ast.Attribute) else ("", False)
 
 
 def _optional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, int]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
 from dslint.python.durations import seconds_of
 from dslint.python.events import Alt, Event, Node, Seq, events
+from dslint.python.jobtests import holds_with_group
 from dslint.python.queries.order import Before, before
 from dslint.python.values import Const, Value
 from dslint.rules.ranks.devices import written
 from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import RunQuery
-
-_ASKED = re.compile(r"(not )?[\w.]*\bis_initialized\(\)")
 
 
 def makes_group(event: Event) -> bool:
@@ -46,9 +44,9 @@ def after_group(run: RunQuery, *tags: str) -> Iterator[tuple[Event, Before]]:
 
 
 def _has_group(alt: Alt) -> Seq | None:
-    """Return the side of `if dist.is_initialized()` on which there is a group."""
-    asked = _ASKED.fullmatch(" ".join(alt.module.text(getattr(alt.node, "test", alt.node)).split()))
-    return None if asked is None else alt.orelse if asked[1] else alt.then
+    """Return the side of a test like `if dist.is_initialized()` on which there is certainly a group."""
+    answer = holds_with_group(alt.test)
+    return None if answer is None else alt.then if answer else alt.orelse
 
 
 def is_without_group(event: Event, around: tuple[Node, ...]) -> bool:
@@ -88,9 +86,7 @@ def backend_of(run: RunQuery, event: Event) -> Value | None:
 
 def backend_words(run: RunQuery, event: Event) -> tuple[object, ...] | None:
     """Return the backends that a call may get; of an option or open parameter its default."""
-    value = backend_of(run, event)
-    default = run.machine.defaults.get(value.number) if value is not None and value.constants is None else None
-    return default.constants if default is not None else value.constants if value is not None else None
+    return run.likely(backend_of(run, event))
 
 
 def backend_name(run: RunQuery, event: Event) -> str:

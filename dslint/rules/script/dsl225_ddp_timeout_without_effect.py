@@ -148,7 +148,7 @@ EXAMPLES = (
             ),
             "parallel.py": "import deepspeed\n\n\ndef start():\n    deepspeed.init_distributed()\n",
         },
-        at="train.py:14 warning",
+        at="train.py:12 warning",
     ),
     good("before anything else", {"train.py": _HEAD + _LONG + "print(dist.is_initialized())\n"}),
     good(

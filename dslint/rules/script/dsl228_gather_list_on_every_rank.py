@@ -150,7 +150,7 @@ EXAMPLES = (
             "def collect(score):\n    options = {'gather_list': room(score, get_world_size())}\n"
             "    dist.gather(score, **options)\n",
         },
-        at="eval.py:9 error",
+        at="eval.py:8 error",
     ),
     good(
         "the list on the destination only",

@@ -146,7 +146,7 @@ EXAMPLES = (
             + "    return deepspeed.initialize(args=options, model=make_model(), **given)\n\n\n"
             + "make(parser.parse_args(), config={'train_batch_size': 8})\n"
         },
-        at="train.py:11 error",
+        at="train.py:14 error",
     ),
     good(
         "the command line does not name one",

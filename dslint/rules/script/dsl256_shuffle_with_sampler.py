@@ -173,7 +173,7 @@ EXAMPLES = (
             "        self.order = DistributedSampler(items, rank=rank)\n\n"
             "    def loader(self):\n        return DataLoader(self.items, sampler=self.order, **options())\n"
         },
-        at="train.py:14 error",
+        at="train.py:5 error",
     ),
     good(
         "shuffle depends on the sampler",

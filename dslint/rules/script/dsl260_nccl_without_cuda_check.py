@@ -72,7 +72,7 @@ EXAMPLES = (
                 "start(**OPTIONS)\n"
             )
         },
-        at="train.py:4 info",
+        at="train.py:3 info",
         select="DSL260",
     ),
     good(

@@ -223,7 +223,7 @@ EXAMPLES = (
             "train.py": _HEAD + "from data import Data\n\n\ndef main(dataset):\n    accelerator = Accelerator()\n"
             "    return accelerator.prepare(Data(dataset).loader())\n\n\nmain([])\n",
         },
-        "data.py:12",
+        "data.py:9",
     ),
     good("no sampler", {"train.py": _TRAIN % _FIXED % "True"}),
     good(

@@ -61,7 +61,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.happenings("training-arguments"):
         event = found.event
         norm = event.arguments.get("max_grad_norm")
-        if _lacks(event) and _asks(norm) and not _is_default(run, norm):
+        if _lacks(event) and _asks(run, norm) and not _is_default(run, norm):
             yield _finding(run, event, event.nodes.get("max_grad_norm"), event)
     plugins = {atom: made for atom, made in run.makers.items() if made.api == "accelerate.DeepSpeedPlugin"}
     seen: set[int] = set()
@@ -69,12 +69,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         plugin = _plugin(run, event)
         norm = event.arguments.get("max_norm")
-        if plugin is None or not _asks(norm) or event.may or id(event.node) in seen:
+        if plugin is None or not _asks(run, norm) or event.may or id(event.node) in seen:
             continue
         is_bare = plugin.config is None or plugin.config.constants == (None,)
-        if (is_bare and not (norm is not None and norm.constants == (_DEFAULT,))) or (
-            _lacks(plugin) and not _is_default(run, norm)
-        ):
+        if (is_bare and run.likely(norm) != (_DEFAULT,)) or (_lacks(plugin) and not _is_default(run, norm)):
             seen.add(id(event.node))
             yield _finding(run, event, event.nodes.get("max_norm"), plugin)
 
@@ -96,15 +94,15 @@ def _lacks(event: Event) -> bool:
     return not event.may and event.settings is not None and event.settings.lacks(f"/{_KEY}")
 
 
-def _asks(norm: Value | None) -> bool:
+def _asks(run: RunQuery, norm: Value | None) -> bool:
     """Return whether clipping is wanted: a norm is given that is not certainly none."""
-    known = norm.constants if norm is not None else None
+    known = run.likely(norm)
     return norm is not None and (known is None or any(known))
 
 
 def _is_default(run: RunQuery, norm: Value | None) -> bool:
     """Return whether the engine clips at this norm anyway: 1.0 with a release that is known to be new."""
-    return norm is not None and norm.constants == (_DEFAULT,) and covers(run.context.deepspeed, ">=0.19.3") == "yes"
+    return run.likely(norm) == (_DEFAULT,) and covers(run.context.deepspeed, ">=0.19.3") == "yes"
 
 
 def _plugin(run: RunQuery, clip: Event) -> Event | None:

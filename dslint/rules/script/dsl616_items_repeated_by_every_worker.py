@@ -30,7 +30,7 @@ from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.python.sources import Source
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.data.undivided import DRAWS, ITERABLE, iterates
+from dslint.rules.data.undivided import ITERABLE, draws, iterates
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -64,8 +64,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if source is None or source.role != "dataset" or not source.is_own or ITERABLE not in source.bases:
             continue
         pieces = reached(run.machine.program, source.code)
-        texts = [module.text(node) for module, node in (*pieces, *source.code)]
-        if not iterates(source) or any(_KNOWS_WORKER.search(text) or DRAWS.search(text) for text in texts):
+        pieces = [*pieces, *source.code]
+        if not iterates(source) or any(_KNOWS_WORKER.search(m.text(node)) or draws(m, node) for m, node in pieces):
             continue
         name = getattr(source.code[0][1], "name", "the data set")
         yield run.finding(
@@ -94,9 +94,7 @@ def _shares(source: Source) -> Iterator[tuple[Module, ast.AST]]:
 
 def _workers(run: RunQuery, event: Event) -> int:
     """Return how many workers a loader has, of an option its default; 0 where nobody states it."""
-    value = event.arguments.get("num_workers")
-    default = run.machine.defaults.get(value.number) if value is not None and value.constants is None else value
-    words = default.constants if default is not None else None
+    words = run.likely(event.arguments.get("num_workers"))
     return words[0] if words and len(words) == 1 and isinstance(words[0], int) else 0
 
 

@@ -47,7 +47,7 @@ _SIZE = rf"\(?len\([\w.\[\]'\"]+\) // {_WORLD}\)?"
 _LOW = re.compile(rf"(?:{_RANK} \* {_SIZE}|{_SIZE} \* {_RANK})")
 _HIGH = re.compile(rf"(?:\({_RANK} \+ 1\) \* {_SIZE}|{_SIZE} \* \({_RANK} \+ 1\)|{_RANK} \* {_SIZE} \+ {_SIZE})")
 # What takes care of the rest: a remainder, a last rank, items that were filled up, the size of a batch.
-_CARES = re.compile(r"%(?!\()|ceil|remain|leftover|\brest\b|drop_last|- 1\b|divmod|array_split|extra|\[:|pad")
+_CARES = re.compile(r"%(?!\()|ceil|remain|leftover|\brest\b|drop_last|- 1\b|divmod|array_split|extra|\[:|:\]|pad")
 _MOST_STEPS = 3
 
 

@@ -25,10 +25,13 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.names import names_of
 from dslint.python.queries.skipped import is_frozen
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.plateaus import instances
 from dslint.rules.wrapping.copies import assigned
 from dslint.rules.wrapping.ddps import is_sum, is_wrapper, losses_through, reduces_gradients
 
@@ -63,7 +66,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.occurrences(_TAG) if losses else ():
         event = found.event
         loss = next((loss for atom, loss in losses if atom.node is event.node), None)
-        if loss is None or id(event.node) in seen or not _carries_gradient(run, found):
+        if loss is None or _is_itself(event, loss) or id(event.node) in seen or not _carries_gradient(run, found):
             continue
         seen.add(id(event.node))
         yield run.finding(
@@ -75,6 +78,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Use `torch.distributed.nn.functional.all_reduce`, which returns the sum and has a backward",
             related=(run.location(loss.module, loss.node, "the backward pass of a loss made of it"),),
         )
+
+
+def _is_itself(event: Event, loss: Event) -> bool:
+    """Return whether the backward pass begins at the tensor that the ranks add up: its gradient is one."""
+    return not set(instances(event.arguments.get("tensor"))).isdisjoint(instances(loss.receiver))
 
 
 def _carries_gradient(run: RunQuery, found: Happening) -> bool:
@@ -90,8 +98,9 @@ def _carries_gradient(run: RunQuery, found: Happening) -> bool:
     text = event.module.text(scope) if scope is not event.module.tree else event.module.code
     if _LOSS.search(ast.unparse(node)) or _BY_HAND.search(text) or _FACTOR.search(text):
         return False
-    values = assigned(scope, node.id) if isinstance(node, ast.Name) else [node]
-    return not any(_NO_GRADIENT.search(ast.unparse(value)) for value in values)
+    values = assigned(scope, node.id) if isinstance(node, ast.Name) else []
+    names = names_of(event.module.tree)
+    return not any(_NO_GRADIENT.search(ast.unparse(names.behind(value))) for value in (node, *values))
 
 
 _LOSSES = """\

@@ -85,10 +85,30 @@ def _is_dropped(found: Happening) -> bool:
     module, call = found.event.module, found.event.node
     kinds = [part.cls for part in prepared_by(found.event) or []]
     target = next((n.targets[0] for n in module.nodes_of(ast.Assign) if n.value is call), None)
-    if not isinstance(target, ast.Tuple) or len(target.elts) != len(kinds):
+    read = [n for n in module.nodes_of(ast.Name) if isinstance(n.ctx, ast.Load)]
+    if isinstance(target, ast.Name):
+        return _is_never_taken(module, [n for n in read if n.id == target.id], kinds)
+    return isinstance(target, ast.Tuple) and _is_unread(target, kinds, {n.id for n in read})
+
+
+def _is_never_taken(module: Module, uses: list[ast.Name], kinds: list[str]) -> bool:
+    """Return whether all that is taken of a tuple by number, or by name and read, is none of the loaders in it."""
+    taken = {id(n.value): n.slice for n in module.nodes_of(ast.Subscript)}
+    unpacked = {id(n.value): n.targets[0] for n in module.nodes_of(ast.Assign)}
+    read = {n.id for n in module.nodes_of(ast.Name) if isinstance(n.ctx, ast.Load)}
+    for use in uses:
+        at, into = taken.get(id(use)), unpacked.get(id(use))
+        number = at.value if isinstance(at, ast.Constant) else None
+        is_other = isinstance(number, int) and 0 <= number < len(kinds) and kinds[number] != LOADER
+        if not is_other and not (isinstance(into, ast.Tuple) and _is_unread(into, kinds, read)):
+            return False
+    return bool(uses)
+
+
+def _is_unread(target: ast.Tuple, kinds: list[str], read: set[str]) -> bool:
+    if len(target.elts) != len(kinds):
         return False
     kept = [into for into, cls in zip(target.elts, kinds, strict=True) if cls == LOADER]
-    read = {n.id for n in module.nodes_of(ast.Name) if isinstance(n.ctx, ast.Load)}
     return all(isinstance(into, ast.Name) and into.id not in read for into in kept)
 
 

@@ -49,10 +49,9 @@ META = RuleMeta(
     depends_on_run=True,
 )
 # What freezes some layers of a model or takes them away.
-_FREEZES = re.compile(
-    r"(?:\]|norm|layers?|pooler|head|param\w*|\bp)\.requires_grad\w*[ (=]+False"
-    r"|layers\s*=\s*|del \w[\w.]*layers|layers\.pop|num_hidden_layers"
-)
+_SHORTENS = re.compile(r"layers\s*=\s*|del \w[\w.]*layers|layers\.pop|num_hidden_layers")
+# A part of a model, or its parameters one by one.
+_PART = re.compile(r"(?:\]|norm|layers?|pooler|head|param\w*|\bp)$")
 _ADAPTS = re.compile(r"\w*Config\([^)]*target_modules|get_peft_model|\blora", re.I)
 _SOME_LAYERS = ("layers_to_transform", "layers_pattern", "exclude_modules", "modules_to_save")
 
@@ -61,7 +60,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each encoder in DDP of which only an earlier layer is used."""
     if run.context.is_one_process or run.stage is not None or not run.has("backward"):
         return
-    if any(module.search(_FREEZES) for module in run.machine.program.modules()):
+    if any(module.search(_SHORTENS) or _freezes_part(module) for module in run.machine.program.modules()):
         return
     adapts = any(module.search(_ADAPTS) for module in run.machine.program.modules())
     if adapts and not _are_in_all_layers(run):
@@ -75,6 +74,19 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if uses and id(uses[0].event.node) not in seen:
                 seen.add(id(uses[0].event.node))
                 yield _finding(run, wrap.event, uses[0].event)
+
+
+def _freezes_part(module: Module) -> bool:
+    """Return whether a module may freeze a part of a model, or says of a model itself only at run time that it does."""
+    said: list[tuple[ast.expr, ast.expr]] = []
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+            said += [(node.func.value, value) for value in (*node.args, *(k.value for k in node.keywords))]
+        elif isinstance(node, ast.Assign):
+            fields = [target for target in node.targets if isinstance(target, ast.Attribute)]
+            said += [(target.value, node.value) for target in fields if target.attr == "requires_grad"]
+    told = [(base, value.value if isinstance(value, ast.Constant) else None) for base, value in said]
+    return any(value is None or (not value and _PART.search(ast.unparse(base))) for base, value in told)
 
 
 def _has_pretrained(run: RunQuery, wrap: Event) -> bool:

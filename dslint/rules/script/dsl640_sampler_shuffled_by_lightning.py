@@ -24,6 +24,7 @@ a new `DistributedSampler` where the sampler is a `RandomSampler` or a `Sequenti
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -33,7 +34,7 @@ from dslint.python.sources import Source
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.trainingloaders import in_training
-from dslint.rules.data.undivided import DRAWS, ITERABLE, iterates, knows_no_rank
+from dslint.rules.data.undivided import ITERABLE, draws, iterates, knows_no_rank
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.lightnings import adds_sampler, trainers
 
@@ -74,8 +75,8 @@ def _is_fixed(run: RunQuery, source: Source) -> bool:
     """Return whether a sampler draws nothing and asks for no rank."""
     if not knows_no_rank(run, source):
         return False
-    pieces = (ast.unparse(node) for _, node in reached(run.machine.program, source.code))
-    return not any(DRAWS.search(piece) or "shuffle" in piece or "permutation" in piece for piece in pieces)
+    pieces = reached(run.machine.program, source.code)
+    return not any(draws(*piece) or re.search("shuffle|permutation", ast.unparse(piece[1])) for piece in pieces)
 
 
 def _replaced(run: RunQuery, loader: Event) -> Event | None:

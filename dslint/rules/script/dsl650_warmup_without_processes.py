@@ -64,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if maker is None or maker.open or id(maker.node) in seen or not {_WARMUP, _LENGTH} <= maker.nodes.keys():
                 continue
             warmup = maker.arguments[_WARMUP]
-            if _is_of_processes(derived, maker, _LENGTH) and not _knows(derived, maker) and warmup.constants != (0,):
+            if _is_of_processes(derived, maker, _LENGTH) and not _knows(derived, maker) and run.likely(warmup) != (0,):
                 seen.add(id(maker.node))
                 yield _finding(run, found.event, maker)
 

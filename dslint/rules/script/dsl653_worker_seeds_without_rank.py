@@ -30,7 +30,7 @@ from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function, Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.data.undivided import DRAWS
+from dslint.rules.data.undivided import draws
 from dslint.rules.runs import RunQuery
 from dslint.rules.training.plateaus import instances
 
@@ -83,8 +83,7 @@ def _is_divided(run: RunQuery, event: Event) -> bool:
 def _draws(run: RunQuery, event: Event) -> bool:
     """Return whether the code of the data set draws random numbers."""
     data = [source for source in event.sources if source.role == "dataset"]
-    pieces = [ast.unparse(node) for source in data for _, node in reached(run.machine.program, source.code)]
-    return any(map(DRAWS.search, pieces))
+    return any(draws(*piece) for source in data for piece in reached(run.machine.program, source.code))
 
 
 def _codes(begins: Value) -> Iterator[tuple[Module, ast.AST, Instance | None]]:

@@ -35,7 +35,7 @@ from dslint.python.sources import Source
 from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.trainingloaders import trained_loaders
-from dslint.rules.data.undivided import DRAWS, asks_for_rank, knows_no_rank
+from dslint.rules.data.undivided import asks_for_rank, draws, knows_no_rank
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import instances
 from dslint.rules.training.schedules import is_length, knows_world
@@ -119,11 +119,11 @@ def _is_own(run: RunQuery, source: Source) -> bool:
     """Return whether an own sampler draws from all items, and no code around it has to do with ranks."""
     if source.role == "dataset" or not source.is_own or not knows_no_rank(run, source):
         return False
-    pieces = [node for _, node in reached(run.machine.program, source.code)]
-    if any(isinstance(n, ast.While) for node in pieces for n in ast.walk(node)):
+    pieces = reached(run.machine.program, source.code)
+    if any(isinstance(n, ast.While) for _, node in pieces for n in ast.walk(node)):
         return False
-    has_length = any(is_length(n) for node in pieces for n in ast.walk(node))
-    return has_length and any(DRAWS.search(ast.unparse(node)) for node in pieces)
+    has_length = any(is_length(n) for _, node in pieces for n in ast.walk(node))
+    return has_length and any(draws(*piece) for piece in pieces)
 
 
 def _name(source: Source) -> str:

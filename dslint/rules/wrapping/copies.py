@@ -25,6 +25,7 @@ _CASTS = frozenset({"float", "double", "half", "bfloat16", "long", "int", "type"
 _VIEWS = frozenset({"data", "T", "mT"})
 # Functions of torch that make a tensor of numbers or of other tensors.
 _MAKERS = frozenset({"tensor", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "DoubleTensor", "stack", "cat"})
+_MEANINGLESS = frozenset({"zeros", "ones", "empty", "full", "rand", "randn"})
 _LOADED = (ast.Name, ast.Attribute)
 
 
@@ -70,10 +71,9 @@ class Copies:
 
 def _holds_variable(node: ast.expr) -> bool:
     """Return whether an expression reads a variable or calls something, and is more than constants on a device."""
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _MEANINGLESS:
+        return False  # all ranks only wait
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        name = node.func.attr
-        if name in ("zeros", "ones", "empty", "full", "rand", "randn"):
-            return False  # of no meaning: all ranks only wait
         inner = [node.func.value, *node.args] if not _is_module(node.func.value) else list(node.args)
         return any(map(_holds_variable, inner))
     return any(isinstance(inner, _LOADED) for inner in ast.walk(node))
