@@ -269,6 +269,14 @@ def names_of(tree: ast.Module) -> Names:
     return Names(tree)
 
 
+def spelled(tree: ast.Module, node: ast.AST) -> str:
+    """Return the code of a node, followed by the full names of what it calls: `run(); torch.distributed.barrier`."""
+    called = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    names = names_of(tree) if called else None
+    full = [name for function in called if names is not None and (name := names.qualified(function))]
+    return "; ".join((ast.unparse(node), *(f"{name}(...)" for name in full)))
+
+
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     """Yield the names that an import binds, with the dotted name of what they mean."""
     for alias in node.names:

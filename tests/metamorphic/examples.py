@@ -54,13 +54,17 @@ class Case:
         return make_settings({**chosen, **self.example.settings, "cache": False, "jobs": 1, **more}, root)
 
 
+# What keeps these silent is a comment, which no rewrite of the tree keeps.
+_BY_COMMENT = frozenset({("DSL698", "the code knows")})
+
+
 def _cases() -> Iterator[Case]:
     for info in all_rules():
         if info.code[3] in "267":
             rule = load_rule(info.code)
             for example in rule.examples:
                 case = Case(rule, example)
-                if case.scripts():
+                if case.scripts() and (info.code, example.title) not in _BY_COMMENT:
                     yield case
 
 

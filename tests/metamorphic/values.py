@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Callable
 
 from metamorphic.subject import (
@@ -303,7 +304,11 @@ def dict_by_call(tree: ast.Module) -> bool:
         if not isinstance(node, ast.Dict) or not node.keys:
             return None
         if not all(
-            isinstance(k, ast.Constant) and isinstance(k.value, str) and k.value.isidentifier() for k in node.keys
+            isinstance(k, ast.Constant)
+            and isinstance(k.value, str)
+            and k.value.isidentifier()
+            and not keyword.iskeyword(k.value)
+            for k in node.keys
         ):
             return None
         words = [ast.keyword(k.value, v) for k, v in zip(node.keys, node.values, strict=True)]  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.python.events import Event, Loop, events
-from dslint.python.names import names_of
+from dslint.python.names import spelled
 from dslint.python.program import Program
 from dslint.python.queries.reach import reached
 from dslint.python.source import Module
@@ -135,11 +135,7 @@ def is_blind(run: RunQuery, source: Source) -> bool:
 
 def draws(module: Module, node: ast.AST) -> bool:
     """Return whether code draws numbers from a generator of the process, also by names that it was imported by."""
-    if _DRAWS.search(_TEXT.sub("", ast.unparse(node))):
-        return True
-    called = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
-    names = names_of(module.tree) if called else None
-    return names is not None and any(_DRAWS.search(f"{names.qualified(function)}(seed)") for function in called)
+    return _DRAWS.search(_TEXT.sub("", spelled(module.tree, node))) is not None
 
 
 def knows_no_rank(run: RunQuery, source: Source) -> bool:

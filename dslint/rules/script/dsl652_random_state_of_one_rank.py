@@ -24,7 +24,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
-from dslint.python.queries.derived import Derived
+from dslint.python.names import spelled
+from dslint.python.queries.derived import Derived, Piece
+from dslint.python.source import Module
 from dslint.python.varies import LOCAL, LOST, RANK
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
@@ -61,7 +63,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         pieces = _behind(derived, event)
         calls = [node for _, piece in pieces for node in ast.walk(piece) if node in loads]
-        if not calls or any(_is_of_rank(piece) for _, piece in pieces):
+        if not calls or any(_is_of_rank(derived, *piece) for piece in pieces):
             continue
         loaded = loads[calls[0]]
         if all(_is_of_all(run, loads[call]) for call in calls) and not _seeds_later(found, event):
@@ -74,15 +76,17 @@ def _is_own(event: Event) -> bool:
     return seed is not None and bool(seed.varies & (RANK | LOCAL)) and not event.may
 
 
-def _behind(derived: Derived, event: Event) -> list[tuple[object, ast.AST]]:
+def _behind(derived: Derived, event: Event) -> list[Piece]:
     given = event.node.args[:1] if isinstance(event.node, ast.Call) else []
     return [*(derived.of(event.module, given) or [])]
 
 
-def _is_of_rank(piece: ast.AST) -> bool:
+def _is_of_rank(derived: Derived, module: Module, piece: ast.AST) -> bool:
     """Return whether a rank chooses its item, or gets its part."""
     items = (node for node in ast.walk(piece) if isinstance(node, ast.Subscript))
-    chosen = any(_OF_RANK.search(ast.unparse(i.slice)) and "environ" not in ast.unparse(i.value) for i in items)
+    numbers = [item.slice for item in items if "environ" not in ast.unparse(item.value)]
+    behind = [part for number in numbers for part in derived.of(module, [number]) or []]
+    chosen = any(_OF_RANK.search(spelled(home.tree, code)) for home, code in behind)
     return chosen or _DEALS_OUT.search(ast.unparse(piece)) is not None
 
 

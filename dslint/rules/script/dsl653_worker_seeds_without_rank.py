@@ -130,6 +130,7 @@ def _given(derived: Derived, module: Module, owner: Instance, name: str) -> Iter
                 continue
             passed = [k.value for k in owner.node.keywords if k.arg in (parameters[at], None)]
             passed += owner.node.args[at : at + 1]
+            passed += [argument for argument in owner.node.args[:at] if isinstance(argument, ast.Starred)]
             yield from (piece for _, piece in derived.of(module, passed) or [])
 
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
+from dslint.python.names import spelled
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.parted import function_around
@@ -90,12 +91,17 @@ def _read(module: Module, statement: ast.AST) -> set[str]:
 
 def _is_waited_for(event: Event) -> bool:
     """Return whether something after the call waits in another way, or a context around it keeps the work."""
-    scope = function_around(event.module, event.node)
-    lines = event.module.source.text.splitlines()
-    last = (scope.end_lineno if scope is not None else None) or len(lines)
-    after = "\n".join(lines[getattr(event.node, "end_lineno", 1) : last])
-    before = "\n".join(lines[(scope.lineno if scope is not None else 1) - 1 : getattr(event.node, "lineno", 1)])
-    return _WAITS.search(after) is not None or _COALESCES.search(before) is not None
+    tree = event.module.tree
+    scope = function_around(event.module, event.node) or tree
+    calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call) and _at(node) > _at(event.node))
+    blocks = (node for node in ast.walk(scope) if isinstance(node, ast.With) and _at(node) < _at(event.node))
+    return any(_WAITS.search(spelled(tree, call)) for call in calls) or any(
+        _COALESCES.search(ast.unparse(item)) for block in blocks for item in block.items
+    )
+
+
+def _at(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 _AVERAGE = """\

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
+from dslint.python.names import spelled
 from dslint.python.queries.quotients import Place, Quotients, Traced
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
@@ -78,7 +79,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _knows(traced: Traced) -> bool:
     """Return whether a number may be computed with the number of ranks."""
-    return not traced.is_whole or any(_RANKS.search(ast.unparse(piece.node)) for piece in traced.pieces)
+    return not traced.is_whole or any(_RANKS.search(spelled(piece.module.tree, piece.node)) for piece in traced.pieces)
 
 
 def _trained(run: RunQuery, quotients: Quotients) -> Iterator[tuple[Traced, list[tuple[Place, Place]]]]:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
+from dslint.python.names import spelled
 from dslint.python.queries.quotients import Named, Place, Quotients, Traced
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
@@ -62,7 +63,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.happenings("backward") if added else ():
         loss = loss_of(found.event)
         traced = quotients.trace(found.event.module, loss) if loss is not None else Traced(is_whole=False)
-        if not traced.is_whole or any(_RANKS.search(ast.unparse(piece.node)) for piece in traced.pieces):
+        if not traced.is_whole or any(_RANKS.search(spelled(piece.module.tree, piece.node)) for piece in traced.pieces):
             continue
         for place, below in traced.divisions:
             inside = quotients.trace(below.module, below.node)

@@ -173,6 +173,6 @@ EXAMPLES = (
     ),
     good(
         "a buffer that is only counted",
-        {"train.py": _TRAIN, "coder.py": _QUEUE.replace("keys @ self.queue.clone()", "keys").replace("%s", "keys.t()")},
+        {"train.py": _TRAIN, "coder.py": (_QUEUE % "keys.t()").replace("keys @ self.queue.clone()", "keys")},
     ),
 )

@@ -64,6 +64,8 @@ _WRITES = frozenset({"copy_", "add_", "sub_", "mul_", "lerp_", "scatter_add_", "
 # Statistics, as those of batch normalisation: what one rank has seen is an estimate of the same numbers.
 _STATISTICS = re.compile(r"running|mean|var(?!i)|std|num_batches|norm|cent(?:er|re)|scale", re.I)
 
+_OUTER = frozenset({"shape", "size", "ndim", "dtype", "device", "numel"})
+
 
 def written_by_batch(node: ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
     """Yield the buffers that a forward pass of a class writes from its batch and reads, with the places."""
@@ -79,9 +81,20 @@ def written_by_batch(node: ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
         batch = _from_batch(body)
         for part in ast.walk(body):
             name, given = _write(part)
-            words = {n.id for value in given for n in ast.walk(value) if isinstance(n, ast.Name)}
+            words = {name for value in given for name in _contents(value)}
             if name in read and words & batch:
                 yield name, part
+
+
+def _contents(value: ast.AST) -> Iterator[str]:
+    """Yield the names whose contents a value is computed from: `len(keys)` and `keys.shape` only count."""
+    is_length = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "len"
+    if is_length or (isinstance(value, ast.Attribute) and value.attr in _OUTER):
+        return
+    if isinstance(value, ast.Name):
+        yield value.id
+    for inner in ast.iter_child_nodes(value):
+        yield from _contents(inner)
 
 
 def _write(node: ast.AST) -> tuple[str, list[ast.expr]]:
@@ -111,13 +124,16 @@ def _from_batch(body: ast.AST) -> set[str]:
     for _ in range(3):
         for node in ast.walk(body):
             if isinstance(node, ast.Assign) and found & {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}:
-                found |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                stored = [n for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+                found |= {n.id for n in stored if isinstance(n.ctx, ast.Store)}
     return found - {"self"}
 
 
 def _reads(body: ast.AST, name: str) -> bool:
     """Return whether a method computes with a field, and does more than write into it."""
     writes = {id(n) for part in ast.walk(body) if _write(part)[0] == name for n in _targets(part)}
+    # Its size and its place say nothing of what it holds.
+    writes |= {id(n.value) for n in ast.walk(body) if isinstance(n, ast.Attribute) and n.attr in _OUTER}
     return any(
         isinstance(n, ast.Attribute) and n.attr == name and _is_self(n.value) and id(n) not in writes
         for n in ast.walk(body)
