@@ -6338,7 +6338,7 @@ RULES: tuple[RuleInfo, ...] = (
         name="option-without-effect",
         kind="script",
         severity="warning",
-        summary="a launch command passes an option that the script parses and never reads",
+        summary="the script parses an option and never reads it: whoever passes it changes nothing",
         module="dslint.rules.script.dsl701_option_without_effect",
         markers=(
             "add_argument|ArgumentParser|TrlParser",

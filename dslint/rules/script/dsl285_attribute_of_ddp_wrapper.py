@@ -25,12 +25,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Try, events
+from dslint.python import formulas
+from dslint.python.events import Alt, Call, Event, Node, Try, events, walk
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.trackers import is_tracker
 from dslint.rules.wrapping.unwrapped import is_unwrapped
@@ -91,9 +93,24 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
             text = node.module.text(getattr(node.node, "test", node.node))
             if _ASKS.search(text) or (node in near and _KNOWS.search(text)):
                 return True
+    if _tests(found.around) & _tests(_choosing(found, maker)):
+        return True  # the same test decides how the model is wrapped
     read = found.event.node
     base = read.value if isinstance(read, ast.Attribute) else None
     return _is_chosen(found) or is_unwrapped(run, found.event.module, base)
+
+
+def _choosing(found: Happening, maker: Event) -> list[Node]:
+    """Return the tests of the function that wraps the model."""
+    scope = function_around(maker.module, maker.node)
+    inside = {id(node) for node in ast.walk(scope)} if scope is not None else set()
+    return [node for node in walk(found.entry.tree) if isinstance(node, Alt) and id(node.node) in inside]
+
+
+def _tests(nodes: Iterable[Node]) -> set[object]:
+    """Return what tests ask for, each by its number."""
+    tests = [formulas.of_test(node.test) for node in nodes if isinstance(node, Alt)]
+    return {atom for test in tests if test is not None for atom in formulas.atoms(test) if atom is not None}
 
 
 def _catches(node: Try, is_near: bool) -> bool:
@@ -199,8 +216,37 @@ _TOOLS = """\
 def size_of(model):
     return model.config.sample_size
 """
+_TWO = """\
+import argparse
+
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+import torch
+
+
+def wrapped(model, args):
+    if args.use_fsdp:
+        return FSDP(model)
+    return DDP(model)
+
+
+def clip(model, args):
+    if args.%s:
+        model.clip_grad_norm_(1.0)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_fsdp", action="store_true")
+parser.add_argument("--clip", action="store_true")
+args = parser.parse_args()
+model = wrapped(torch.nn.Linear(4, 4).cuda(), args)
+model(torch.ones(2, 4).cuda()).sum().backward()
+clip(model, args)
+"""
 
 EXAMPLES = (
+    good("the option that chose the other wrapper", {"train.py": _TWO % "use_fsdp"}),
+    bad("another option than the one that chose the wrapper", {"train.py": _TWO % "clip"}, "train.py:16"),
     bad("a method of the model", {"train.py": _MAIN % ("DDP(net)", "pass", _LOSS)}, "train.py:26"),
     bad("where several ranks are wrapped", {"train.py": _MAIN % (_EITHER, "pass", _LOSS)}, "train.py:26"),
     bad("in another file, after prepare", {"tools.py": _TOOLS, "train.py": _ACCELERATE % "unet"}, "tools.py:2"),

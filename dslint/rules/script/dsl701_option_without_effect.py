@@ -1,8 +1,9 @@
-"""A launch command passes an option that the script parses and never reads.
+"""The script parses an option and never reads it.
 
-**What.** `--weight_decay 0.01` in a launch command: the script declares the option (`add_argument`, or a field of a
-dataclass that a parser fills), and no code of the run reads `args.weight_decay`. The usual case is a number that is
-written out where the option was meant, `AdamW(..., weight_decay=0.1)`.
+**What.** The script of a job of several processes declares an option (`add_argument`, or a field of a dataclass that a
+parser fills), and no code of the run reads `args.weight_decay`. The usual cases are a number that is written out where
+the option was meant, `AdamW(..., weight_decay=0.1)`, and a feature that was copied from another project by its options
+alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. A command that passes the option is shown.
 
 **Why it hurts.** The command line states a setting that the run does not have. Nothing is refused and nothing is
 logged: the job of many GPUs trains with another number, and a sweep over the option repeats one run.
@@ -10,8 +11,8 @@ logged: the job of many GPUs trains with another number, and a sweep over the op
 **Fix.** Read the option where it belongs, or take it out of the parser, so that a command which passes it is refused.
 
 **When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
-read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; no
-command passes the option; many such options, or all of them, which says that they are read in another way.
+read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; many
+such options, or all of them, which says that they are read in another way.
 
 **Evidence.** Python's `argparse`: what nobody reads changes nothing.
 """
@@ -26,6 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.commandlines import CommandLine
 from dslint.python.events import Event
+from dslint.python.names import names_of
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
 from dslint.python.values import Instance, Tuple
@@ -40,13 +42,14 @@ META = RuleMeta(
     name="option-without-effect",
     kind="script",
     severity=Severity.WARNING,
-    summary="a launch command passes an option that the script parses and never reads",
+    summary="the script parses an option and never reads it: whoever passes it changes nothing",
     markers=(r"add_argument|ArgumentParser|TrlParser", r"torch|accelerat|deepspeed|transformers|lightning"),
     references=("https://docs.python.org/3/library/argparse.html#the-namespace-object",),
     depends_on_run=True,
     no_experiment="nothing reads the option: there is nothing to run",
 )
-_MOST = 3
+# More of them than this, and they are read in another way: of those that commands pass, and of all.
+_MOST_PASSED, _MOST = 3, 6
 # What launchers pass to every process, or DeepSpeed reads from the arguments that it is given.
 _READ_ELSEWHERE = re.compile(r"(?i)(?:local|node|global)?_?rank|world_size|deepspeed\w*|deepscale\w*|help|version")
 # Names under which code keeps the arguments of a command line, besides the variable that takes them.
@@ -63,14 +66,16 @@ _LOGS = re.compile(
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each option of a command that the code does not read."""
     modules = run.machine.program.modules()
-    if not run.context.arguments or not says_several(run, modules):
+    if not says_several(run, modules):
         return
     for found in run.happenings("parses-arguments"):
         line = found.event.command_line
         if line is None or not line.parses or line.own_words or not _stays_here(run, found.event, modules):
             continue
-        unread = [(o, places) for o in _options(line) if (places := _passed(run, o)) and not _is_read(o, modules)]
-        if not unread or len(unread) > _MOST or not _reads_some(line, modules):
+        known = _of_libraries(run, line)
+        unread = [(o, _passed(run, o)) for o in _options(line) if o.dest not in known and not _is_read(o, modules)]
+        is_other_way = len(unread) > _MOST or sum(bool(places) for _, places in unread) > _MOST_PASSED
+        if not unread or is_other_way or not _reads_some(line, modules):
             continue
         others = _imported_texts(run, modules)
         for option, places in unread:
@@ -90,6 +95,13 @@ def _options(line: CommandLine) -> Iterator[Option]:
     yield from (o for o in line.options if o.flags and not _READ_ELSEWHERE.fullmatch(o.dest))
     for inner in line.commands.values():
         yield from _options(inner)
+
+
+def _of_libraries(run: RunQuery, line: CommandLine) -> set[str]:
+    """Return the fields of library classes that the parser fills: the library reads what a project declares anew."""
+    rows = [row for path in line.classes for row in run.machine.libraries.lineage(path)]
+    found = [row.constructor.parameters for row in rows]
+    return {p.arg for each in found if each is not None for p in (*each.args, *each.kwonlyargs)}
 
 
 def _passed(run: RunQuery, option: Option) -> tuple[Location, ...]:
@@ -115,6 +127,8 @@ def _hands_on(module: Module, names: set[str]) -> bool:
 
     def holds(node: ast.AST) -> bool:
         name = last_name(node)
+        if isinstance(node, ast.Name) and _is_dict(module, node):
+            return False
         return name in names or _HOLDERS.fullmatch(name) is not None
 
     for call in module.nodes_of(ast.Call):
@@ -129,7 +143,18 @@ def _hands_on(module: Module, names: set[str]) -> bool:
             return True
         if name in _WHOLE and not _is_logged(call, module.parents):
             return True
-    return any(holds(node.value) for node in module.attributes.get("__dict__", ()))
+    fields = module.attributes.get("__dict__", ())
+    return any(holds(node.value) and not _is_logged(node, module.parents) for node in fields)
+
+
+def _is_dict(module: Module, node: ast.Name) -> bool:
+    """Return whether a name holds a dictionary that the module writes out: `extra_args = dict(fused=True)`."""
+    made = names_of(module.tree).single(node)
+    while isinstance(made, ast.IfExp):
+        made = made.body
+    return isinstance(made, ast.Dict) or (
+        isinstance(made, ast.Call) and not made.args and ast.unparse(made.func) == "dict"
+    )
 
 
 def _is_logged(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
@@ -181,9 +206,10 @@ def _imported_texts(run: RunQuery, modules: list[Module]) -> list[str]:
 
 def _finding(run: RunQuery, option: Option, places: tuple[Location, ...], modules: list[Module]) -> Finding:
     written = next(_written(option, modules), None)
+    who = "the command that" if places else "whoever"
     return META.finding(
         option.location,
-        f"`{option.name}` is parsed and never read: the command that passes it changes nothing",
+        f"`{option.name}` is parsed and never read: {who} passes it changes nothing",
         hint=f"Read `{option.dest}` where it belongs, or remove the option",
         related=(
             *((run.location(*written, "a value is written out here"),) if written is not None else ()),
@@ -275,6 +301,14 @@ def show(args):
         print(name, value)
 
 """
+_KEPT = """\
+import json
+
+
+def keep(args):
+    json.dump(args.__dict__, open("args.json", "w"))
+
+"""
 _USED = """\
 
 def settings(args):
@@ -297,8 +331,17 @@ EXAMPLES = (
     good("the arguments go on as a whole", {"train.py": _TRAIN % (_USED, _WRITTEN), "run.sh": _RUN}),
     good("by names that are computed", {"train.py": _TRAIN % ("", "model.parameters(), **{\n"
          "        name: getattr(args, name) for name in ('lr', 'weight' + '_decay')}"), "run.sh": _RUN}),
-    good("no command passes it", {
-        "train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN.replace(" --weight_decay 0.01", "")}),
+    good("a field that the library reads", {
+        "train.py": _FIELDS.replace("ScriptArguments:", "ScriptArguments(TrainingArguments):").replace(
+            "    beta: float = field(default=0.1)", '    optim: str = field(default="adamw_torch")') % "",
+        "run.sh": _FIELDS_RUN.replace("--beta 0.5", "--optim adafactor")}),
+    bad("no command passes it", {
+        "train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN.replace(" --weight_decay 0.01", "")}, "train.py:11"),
+    bad("other options of another call are unpacked", {
+        "train.py": (_TRAIN % ("", _WRITTEN + ", **more_args")).replace(
+            "    model = D", "    more_args = dict(eps=1e-6)\n    model = D"), "run.sh": _RUN}, "train.py:11"),
+    bad("all arguments are kept in a file", {
+        "train.py": _TRAIN % (_KEPT, _WRITTEN), "run.sh": _RUN}, "train.py:17"),
     good("nothing speaks of several processes", {
         "train.py": (_TRAIN % ("", _WRITTEN)).replace("import torch.distributed as dist\n", "").replace(
             "from torch.nn.parallel import DistributedDataParallel\n", "").replace(
