@@ -6513,6 +6513,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL730",
+        name="rate-scaled-after-restore",
+        kind="script",
+        severity="warning",
+        summary="the learning rate is multiplied by the number of processes again after a restart has restored it",
+        module="dslint.rules.script.dsl730_rate_scaled_after_restore",
+        markers=(
+            "param_groups",
+            "load_state_dict",
+            "(?i)world|num_processes|gpus|size\\(\\)|device_count",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",

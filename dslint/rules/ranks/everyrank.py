@@ -68,9 +68,7 @@ def arrivals(run: RunQuery, *tags: str, lanes: int | None = None, come: Coming |
             if not event.tags & wanted or id(event.node) in seen or not come(event, around):
                 continue
             inside = _processes(around, spawns)
-            start = next(
-                (s for s, place, process in regions if process == inside and not _exclude(place, around)), None
-            )
+            start = next((s for s, place, process in regions if process == inside and not exclude(place, around)), None)
             if start is not None:
                 seen.add(id(event.node))
                 yield Arrival(event, start, around)
@@ -97,7 +95,7 @@ def _starts_ranks(trainer: Event) -> bool:
     return bool(words) and not is_one and all(_RUNS_SCRIPT.match(str(word)) for word in words or ())
 
 
-def _exclude(first: tuple[Node, ...], second: tuple[Node, ...]) -> bool:
+def exclude(first: tuple[Node, ...], second: tuple[Node, ...]) -> bool:
     """Return whether two places lie on different sides of one test."""
     sides = {id(test): side for test, side in pairwise(first) if isinstance(test, Alt)}
     passed = {id(test) for test in first if isinstance(test, Alt)}
@@ -280,4 +278,4 @@ def row_of(run: RunQuery, event: Event) -> Mapping[str, Any]:
     return found
 
 
-__all__ = ["Arrival", "arrivals", "every_rank_comes", "row_of", "written_as"]
+__all__ = ["Arrival", "arrivals", "every_rank_comes", "exclude", "row_of", "written_as"]

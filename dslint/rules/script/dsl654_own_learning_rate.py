@@ -30,6 +30,7 @@ from dslint.python.source import Module
 from dslint.python.varies import LOCAL, LOST, RANK
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.optimizergroups import is_group
 
 META = RuleMeta(
     code="DSL654",
@@ -76,7 +77,7 @@ def _groups(run: RunQuery) -> Iterator[Finding]:
     """Fire on each number of a group of an optimizer that each rank sets for itself."""
     for found in run.happenings("writes-item"):
         event = found.event
-        if found.entry.kind != "script" or event.may or "value" not in event.arguments or not _is_group(event):
+        if found.entry.kind != "script" or event.may or "value" not in event.arguments or not is_group(event, _NUMBERS):
             continue
         bits = event.snapshot["value"][0] | event.varies
         if not bits & (RANK | LOCAL) or bits & LOST:
@@ -100,18 +101,6 @@ def _where(run: RunQuery, found: Happening, origin: tuple[Module, ast.AST] | Non
         return (run.location(*origin, "becomes each rank's own"),)
     caller = next((call for call in found.calls if call.module is not found.event.module), None)
     return (run.location(caller.module, caller.node, "hands in what it follows"),) if caller is not None else ()
-
-
-def _is_group(event: Event) -> bool:
-    """Return whether an item of a group of an optimizer is written: `for group in optimizer.param_groups`."""
-    node = event.node
-    key = node.slice if isinstance(node, ast.Subscript) else None
-    if not isinstance(node, ast.Subscript) or not isinstance(key, ast.Constant) or key.value not in _NUMBERS:
-        return False
-    loops = event.module.nodes_of(ast.For)
-    names = {ast.unparse(loop.target) for loop in loops if "param_groups" in ast.unparse(loop.iter)}
-    text = ast.unparse(node.value)
-    return "param_groups" in text or any(text in name.strip("()").split(", ") for name in names)
 
 
 def _is_own(event: Event, name: str) -> bool:
