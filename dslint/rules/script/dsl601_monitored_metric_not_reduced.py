@@ -36,7 +36,7 @@ from dslint.python.varies import DATA, LOST
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.someranks import some_ranks
 from dslint.rules.runs import RunQuery
-from dslint.rules.training.lightnings import adds_sampler, trainers
+from dslint.rules.training.lightnings import adds_sampler, is_one_process, trainers
 
 META = RuleMeta(
     code="DSL601",
@@ -72,7 +72,7 @@ class _Monitor:
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call that logs a monitored metric for its own rank only."""
-    if run.context.is_one_process or not adds_sampler(run):
+    if is_one_process(run) or not adds_sampler(run):
         return
     monitors = [*_callbacks(run), *_schedules(run)]
     told: set[int] = set()

@@ -30,7 +30,7 @@ from dslint.python.values import ClassAtom, Function
 from dslint.python.varies import CLOCK, DATA, LOST, MISSING, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
-from dslint.rules.training.lightnings import has_several, trainers
+from dslint.rules.training.lightnings import has_several, is_one_process, trainers
 
 META = RuleMeta(
     code="DSL611",
@@ -50,7 +50,7 @@ _MOST = 12  # tests around a `return`
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each `return` without a loss that a rank comes to by itself."""
     made = trainers(run)
-    if run.context.is_one_process or not made or not all(map(has_several, made)):
+    if is_one_process(run) or not made or not all(map(has_several, made)):
         return
     seen: set[int] = set()
     for _, tree in run.trees():

@@ -29,14 +29,14 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Event, Try
+from dslint.python.events import Event
 from dslint.python.values import Const, Instance, Value
 from dslint.python.varies import LOST, OWN, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.examples.madescripts import MORE
-from dslint.rules.ranks.groups import is_without_group
 from dslint.rules.ranks.parted import function_around
-from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.runs import RunQuery
+from dslint.rules.training.trackers import asks_for_rank, is_for_all
 from dslint.rules.wrapping.copies import assigned
 
 META = RuleMeta(
@@ -49,9 +49,6 @@ META = RuleMeta(
     references=("https://docs.wandb.ai/guides/track/log/distributed-training/",),
     depends_on_run=True,
 )
-# A test of the thing itself, whatever the reader knows of it.
-_ASKS = re.compile(r"(?i)wandb|writer|track|logger|\brun\b|is (?:not )?None|hasattr|isinstance")
-
 # What may not be `None`, of what reads a file.
 _PATHS = ("f", "filename", "file", "path", "pretrained_model_name_or_path")
 _WITHOUT = {
@@ -68,33 +65,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     started = [found.event for found in run.occurrences("starts-run") if found.event.api.startswith("wandb.")]
     for found in run.occurrences("loads", "reads-file"):
-        if not found.event.may and _is_for_all(found):
+        if not found.event.may and is_for_all(found):
             yield from _without_path(run, found.event)
     full = run.machine.worlds.full
     told: set[ast.AST] = set()
     for found in run.happenings("missing-object", "needs-run"):
-        if found.event.may or not _is_for_all(found) or (found.event.lanes == full and _asks_for_rank(found)):
+        if found.event.may or not is_for_all(found) or (found.event.lanes == full and asks_for_rank(found)):
             continue
         if "needs-run" in found.event.tags:
             yield from _without_run(run, found.event, started)
         else:
             yield from _without_object(run, found.event, told)
-
-
-def _is_for_all(found: Happening) -> bool:
-    """Return whether nothing but tests that all ranks decide alike is around an event."""
-    if any(isinstance(node, Try) and node.handlers for node in found.around) or is_without_group(
-        found.event, found.around
-    ):
-        return False
-    tests = [node for node in found.around if isinstance(node, Alt)]
-    texts = (node.module.text(getattr(node.node, "test", node.node)) for node in tests)
-    return not any(node.varies & (LOST | UNSURE | OWN) for node in tests) and not any(map(_ASKS.search, texts))
-
-
-def _asks_for_rank(found: Happening) -> bool:
-    """Return whether a test of a rank is around an event: in a group whose members nobody knows, if all may pass."""
-    return any(isinstance(node, Alt) and node.varies & RANKED for node in found.around)
 
 
 def _without_run(run: RunQuery, event: Event, started: list[Event]) -> Iterator[Finding]:

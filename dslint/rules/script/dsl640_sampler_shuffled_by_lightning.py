@@ -36,7 +36,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.trainingloaders import in_training
 from dslint.rules.data.undivided import ITERABLE, draws, iterates, knows_no_rank
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training.lightnings import adds_sampler, trainers
+from dslint.rules.training.lightnings import adds_sampler, is_one_process, trainers
 
 META = RuleMeta(
     code="DSL640",
@@ -58,7 +58,7 @@ _RANDOM = "torch.utils.data.RandomSampler"
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each training loader whose own sampler has a fixed order, where Lightning shuffles."""
-    if run.context.is_one_process or not adds_sampler(run):
+    if is_one_process(run) or not adds_sampler(run):
         return
     for found in run.happenings("makes-loader"):
         event = found.event

@@ -26,7 +26,7 @@ from dslint.python.events import Event
 from dslint.python.varies import LOCAL, LOST, RANK
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
-from dslint.rules.training.lightnings import adds_sampler
+from dslint.rules.training.lightnings import adds_sampler, is_one_process
 
 META = RuleMeta(
     code="DSL644",
@@ -46,7 +46,7 @@ META = RuleMeta(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each seed that differs by rank where Lightning shuffles a loader by it."""
-    if run.context.is_one_process or not adds_sampler(run):
+    if is_one_process(run) or not adds_sampler(run):
         return
     loader = next((found.event for found in run.happenings("makes-loader") if _is_shuffled(found.event)), None)
     if loader is None:

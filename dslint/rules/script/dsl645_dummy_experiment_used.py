@@ -31,7 +31,7 @@ from dslint.python.events import Event
 from dslint.python.varies import RANK
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
-from dslint.rules.training.lightnings import has_several, trainers
+from dslint.rules.training.lightnings import has_several, is_one_process, trainers
 from dslint.rules.training.trackers import beyond_blank
 
 META = RuleMeta(
@@ -52,7 +52,7 @@ META = RuleMeta(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each `experiment.name.other`, and member of a tracker, that ranks without a run come to."""
-    if run.context.is_one_process:
+    if is_one_process(run):
         return
     for event in beyond_blank(run):
         yield run.finding(
@@ -171,6 +171,11 @@ EXAMPLES = (
     bad(
         "on every rank",
         {"train.py": _SCRIPT % ("logger.experiment.config.update(settings)", _DDP)},
+        at="train.py:15 warning",
+    ),
+    bad(
+        "started by plain Python, and Lightning starts the others",
+        {"train.py": _SCRIPT % (_UPDATE, _DDP), "run.sh": "python train.py\n"},
         at="train.py:15 warning",
     ),
     bad("an item", {"train.py": _SCRIPT % ("logger.experiment.config['n'] = 1", _DDP)}, at="train.py:15 warning"),

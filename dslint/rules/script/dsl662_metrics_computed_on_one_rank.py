@@ -28,7 +28,7 @@ from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.someranks import SomeRanks, some_ranks
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training.lightnings import is_single, trainers
+from dslint.rules.training.lightnings import is_one_process, is_single, trainers
 
 META = RuleMeta(
     code="DSL662",
@@ -49,7 +49,7 @@ _LOGS = "collective-if sync_dist=True"
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each read of the metrics on some ranks that another collective follows in the same hook."""
     made = trainers(run)
-    if run.context.is_one_process or (made and all(map(is_single, made))):
+    if is_one_process(run) or (made and all(map(is_single, made))):
         return
     for found in run.happenings("computes-metrics"):
         hook = _hook(found)

@@ -31,7 +31,7 @@ from dslint.python.events import Event
 from dslint.python.values import ClassAtom, Function
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training.lightnings import is_single, strategy_words, trainers
+from dslint.rules.training.lightnings import is_one_process, is_single, strategy_words, trainers
 from dslint.rules.wrapping.ddps import averages_by_hand
 from dslint.rules.zero.enginenames import called_on
 
@@ -60,7 +60,7 @@ _STEP = "training_step"
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each backward of a tensor in a step that Lightning leaves to the module."""
     made = trainers(run)
-    if run.context.is_one_process or any(is_single(event) or "fsdp" in strategy_words(event) for event in made):
+    if is_one_process(run) or any(is_single(event) or "fsdp" in strategy_words(event) for event in made):
         return
     seen: set[ast.AST] = set()
     for found in run.occurrences("backward"):

@@ -30,7 +30,7 @@ from dslint.python.events import Event
 from dslint.python.values import Api, Const, Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
-from dslint.rules.training.lightnings import has_several, trainers
+from dslint.rules.training.lightnings import has_several, is_one_process, trainers
 
 META = RuleMeta(
     code="DSL688",
@@ -55,7 +55,7 @@ _REFUSES_RESAMPLED = ">=0.2.96"
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each such data set in a script that certainly trains in several processes."""
     several = _several(run)
-    if run.context.is_one_process or several is None or _is_release(run, _SPLITS_BY_ITSELF):
+    if is_one_process(run) or several is None or _is_release(run, _SPLITS_BY_ITSELF):
         return
     seen: set[int] = set()
     for event in (found.event for found in run.happenings("pipes")):

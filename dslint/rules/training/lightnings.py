@@ -18,6 +18,13 @@ def trainers(run: RunQuery) -> list[Event]:
     return [h.event for h in run.happenings("trainer") if h.event.api.partition(".")[0] in _LIGHTNING]
 
 
+def is_one_process(run: RunQuery) -> bool:
+    """Return whether a run has one process: a command starts one, and no trainer of Lightning starts the others."""
+    if not run.context.is_one_process:
+        return False
+    return run.context.launcher.get_or("") != "python" or not any(map(has_several, trainers(run)))
+
+
 def draws_once(run: RunQuery) -> bool:
     """Return whether a trainer starts its processes out of one that has drawn already, by forking or spawning."""
     given = [event.arguments.get("strategy") for event in trainers(run)]
