@@ -6556,6 +6556,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL733",
+        name="metric-made-in-hook",
+        kind="script",
+        severity="warning",
+        summary="a metric is made after Lightning has moved the module: its state stays on the CPU, and NCCL refuses it",
+        module="dslint.rules.script.dsl733_metric_made_in_hook",
+        markers=(
+            "torchmetrics",
+            "lightning",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",

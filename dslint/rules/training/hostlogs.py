@@ -58,7 +58,7 @@ scores = {name: value.cpu() for name, value in metrics.compute().items()}
 def host_logs(run: RunQuery, tensors: HostTensors) -> Iterator[tuple[Event, Event, Module, ast.AST]]:
     """Yield the logs that reduce a tensor of the host, with the trainer and where the tensor was made."""
     made = trainers(run)
-    if not made or not all(_is_on_gpus(run, event) for event in made):
+    if not made or not all(is_on_gpus(run, event) for event in made):
         return
     for found in run.happenings(_TAG):
         event = found.event
@@ -89,7 +89,7 @@ def _items(run: RunQuery, tensors: HostTensors, node: ast.Dict | ast.DictComp) -
             yield from ((module, v) for v in values if isinstance(v, ast.Call) and tensors.is_on_host(module, v))
 
 
-def _is_on_gpus(run: RunQuery, trainer: Event) -> bool:
+def is_on_gpus(run: RunQuery, trainer: Event) -> bool:
     """Return whether a trainer runs several processes, and nothing says that they use the host or gloo."""
     accelerator = trainer.arguments.get("accelerator")
     constants = accelerator.constants if accelerator is not None else (None,)
