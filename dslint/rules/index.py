@@ -6572,6 +6572,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL734",
+        name="rank-variable-nobody-sets",
+        kind="script",
+        severity="warning",
+        summary="a guard reads RANK or LOCAL_RANK, which nobody sets here: every process believes it is the main one",
+        module="dslint.rules.script.dsl734_rank_variable_nobody_sets",
+        markers=(
+            "(?:environ(?:\\.get)?|getenv)[\\[(]\\s*[\\\"'](?:LOCAL_)?RANK[\\\"']",
+            "lightning|spawn",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",
