@@ -21,6 +21,7 @@ torch 2.13: two spawned processes both read 0 from `os.environ.get("RANK", 0)` a
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -113,7 +114,7 @@ def _parts(alt: Alt) -> bool:
 def _asks(derived: Derived, alt: Alt) -> frozenset[str]:
     """Return the variables that a test asks, each with a default; none where it asks for something else, too."""
     node = getattr(alt.node, "test", alt.node)
-    pieces = derived.of(alt.module, [node]) or []
+    pieces = (derived.of(alt.module, [node]) if isinstance(node, ast.expr) else None) or []
     texts = [text for module, piece in pieces if len(text := module.text(piece)) < _MOST]
     if any(_OTHERS.search(text) for text in texts):
         return frozenset()
