@@ -6588,6 +6588,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL735",
+        name="whole-batch-on-every-rank",
+        kind="script",
+        severity="warning",
+        summary="each rank loads batches of the size that the script states for all ranks together",
+        module="dslint.rules.script.dsl735_whole_batch_on_every_rank",
+        markers=(
+            "DataLoader|TrainingArguments",
+            "(?i)batch_?size|\\bbs\\b",
+            "distributed|lightning|accelerat|transformers",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",
