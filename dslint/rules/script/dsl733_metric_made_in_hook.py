@@ -9,7 +9,7 @@ state on the CPU. `compute()` gathers the state from all ranks through NCCL, whi
 `No backend type associated with device type cpu`. Many metrics raise at the first `update` already, for their state and
 the batch lie on two devices. On one GPU, a metric that moves its values itself works.
 
-**Fix.** Make the metric in `__init__` (or `setup`) and call `reset()` in the hook; or `.to(self.device)` behind the
+**Fix.** Make the metric in `__init__` (or `setup`) and call `reset()` in the hook; or `.to(self.device)` after the
 constructor.
 
 **When it stays quiet.** A metric that is made in `__init__`, `setup` or `configure_model` of the module; one that is
