@@ -60,7 +60,7 @@ GROUPS = {
         "objects attributes special enums containers dictionaries mappings writing changes escapes jsontexts collected"
         " setorders higher methods reflection functions lookups"
     ),
-    "Calls": "invoke opaque binding frames stack summaries budgets relevance",
+    "Calls": "invoke opaque binding misfits frames stack summaries budgets relevance",
     "Libraries": (
         "libraries library results handed happenings eventtags effects ragged seeds orders hooks restrictions wrappers"
         " bars models modes namedlayers parameters gradients parts sources environment configs configfiles configdicts"

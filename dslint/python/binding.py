@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from dslint.python.values import Value
 
@@ -25,6 +26,7 @@ class Arguments:
     nodes: dict[int | str, ast.expr] = field(default_factory=dict)
     places: dict[str, Value] = field(default_factory=dict)  # where the items of unpacked dictionaries are written
     batch: bool = False
+    written: bool = False  # a call of the program passes them, and no library
 
     def all(self) -> list[Value]:
         """Return every value that is passed."""
@@ -35,15 +37,17 @@ class Arguments:
         """Return the arguments with a receiver before the others."""
         nodes = {at + 1 if isinstance(at, int) else at: node for at, node in self.nodes.items()}
         values = [first, *self.positional]
-        return Arguments(values, self.keywords, self.rest, self.open_keywords, nodes, self.places, self.batch)
+        return Arguments(
+            values, self.keywords, self.rest, self.open_keywords, nodes, self.places, self.batch, self.written
+        )
 
 
 @dataclass(slots=True)
 class BoundArguments:
     """The parameters that a call fills; `extra` and `extra_keywords` go to `*` and `**` parameters.
 
-    `missing` are parameters without a default that nothing fills; `unexpected` says that Python would refuse the call;
-    `maybe` are parameters that only an unpacked value may fill.
+    `maybe` are parameters that only an unpacked value may fill. `surplus` says how many arguments by position no
+    parameter takes, `strange` which keywords, and `twice` which parameters get two values.
     """
 
     given: dict[str, Value] = field(default_factory=dict)
@@ -54,7 +58,9 @@ class BoundArguments:
     open_keywords: Value | None = None
     maybe: set[str] = field(default_factory=set)
     defaults: list[str] = field(default_factory=list)
-    unexpected: bool = False
+    surplus: int = 0
+    strange: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)
     batch: bool = False
 
 
@@ -69,7 +75,7 @@ def bind(parameters: ast.arguments, arguments: Arguments) -> BoundArguments:
         elif parameters.vararg:
             bound.extra.append(value)
         else:
-            bound.unexpected = True
+            bound.surplus += 1
     named = {p.arg for p in (*parameters.args, *parameters.kwonlyargs)}
     for name, value in arguments.keywords.items():
         if name in named and name not in bound.given:
@@ -77,7 +83,7 @@ def bind(parameters: ast.arguments, arguments: Arguments) -> BoundArguments:
         elif parameters.kwarg and (name not in named or name in only):
             bound.extra_keywords[name] = value
         else:
-            bound.unexpected = True
+            (bound.twice if name in named else bound.strange).append(name)
     _unpacked(parameters, arguments, bound, by_position)
     every = [*by_position, *(p.arg for p in parameters.kwonlyargs)]
     bound.defaults = [name for name in every if name not in bound.given]
@@ -101,6 +107,50 @@ def _unpacked(parameters: ast.arguments, arguments: Arguments, bound: BoundArgum
         if parameters.kwarg:
             bound.open_keywords = arguments.open_keywords
         bound.batch = arguments.batch and arguments.rest is None
+
+
+def refusal(parameters: ast.arguments, arguments: Arguments) -> str:
+    """Return what Python finds wrong with a call, in a few words; empty where it may take it."""
+    if _fits(_shape(parameters), arguments):
+        return ""
+    bound = bind(parameters, arguments)
+    names = [p.arg for p in (*parameters.posonlyargs, *parameters.args)]
+    if bound.strange:
+        return f"it takes no argument `{bound.strange[0]}`"
+    if bound.surplus:
+        own = int(names[:1] in (["self"], ["cls"]))
+        most = len(names) - own
+        plural = "argument" if most == 1 else "arguments"
+        return f"it takes {most} {plural} by position and gets {len(arguments.positional) - own}"
+    if bound.twice:
+        return f"it gets two values for `{bound.twice[0]}`"
+    lacking = [f"`{n}`" for n in bound.defaults if n not in bound.maybe and default_of(parameters, n) is None]
+    return f"it does not get {_listed(lacking)}" if lacking else ""
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+@lru_cache(maxsize=20_000)
+def _shape(parameters: ast.arguments) -> tuple[int, dict[str, int], tuple[tuple[str, int], ...]]:
+    """Return how many arguments fit by position, the places of names, and those names that have no default."""
+    by_position = [*parameters.posonlyargs, *parameters.args]
+    most = 10_000 if parameters.vararg else len(by_position)
+    places = {p.arg: at for at, p in enumerate(by_position) if at >= len(parameters.posonlyargs)}
+    places |= {p.arg: 10_000 for p in parameters.kwonlyargs}
+    needed = [(p.arg, at) for at, p in enumerate(by_position[: len(by_position) - len(parameters.defaults)])]
+    pairs = zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+    return most, places, (*needed, *((p.arg, 10_000) for p, default in pairs if default is None))
+
+
+def _fits(shape: tuple[int, dict[str, int], tuple[tuple[str, int], ...]], arguments: Arguments) -> bool:
+    """Return whether the plain arguments of a call fit: the quick answer to nearly all questions."""
+    most, places, needed = shape
+    given, keywords = len(arguments.positional), arguments.keywords
+    if given > most or any(places.get(name, -1) < given for name in keywords):
+        return False
+    return all(at < given or name in keywords for name, at in needed)
 
 
 def annotation_of(parameters: ast.arguments, name: str) -> ast.expr | None:

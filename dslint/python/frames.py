@@ -14,6 +14,7 @@ from dslint.python.events import Alt, Call, Exit, Node, Seq
 from dslint.python.heap import Choice, Frame, Outcome, OutOfBudgetError
 from dslint.python.joins import join, widened
 from dslint.python.machine import Machine
+from dslint.python.misfits import note_function
 from dslint.python.scopes import scope_of
 from dslint.python.source import Module
 from dslint.python.summaries import summarized
@@ -44,6 +45,8 @@ def call_function(
     """Interpret a function of the project for these arguments."""
     if isinstance(arguments, list):
         arguments = Arguments(arguments)
+    if arguments.written:
+        note_function(m, function, arguments, node)
     scope = scope_of(function.node)
     if scope.is_generator and on_yield is None:
         from dslint.python.generators import new_generator

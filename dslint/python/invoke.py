@@ -76,7 +76,7 @@ def evaluated(m: Machine, node: ast.Call) -> Arguments:
     """Return the arguments of a call, evaluated in order."""
     from dslint.python.expressions import evaluate
 
-    found = Arguments()
+    found = Arguments(written=True)
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             value = evaluate(m, argument.value)
@@ -310,6 +310,7 @@ def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, nod
             {**dict(atom.keywords), **arguments.keywords},
             arguments.rest,
             arguments.open_keywords,
+            written=arguments.written,
         )
         return call_value(m, atom.function, given, node)
     if isinstance(atom, Static | Property):

@@ -12,6 +12,7 @@ from dslint.python.enums import fill_named_tuple, is_enum, is_named_tuple, looke
 from dslint.python.exceptions import builtin_exception
 from dslint.python.heap import BASES
 from dslint.python.machine import Machine
+from dslint.python.misfits import note_class
 from dslint.python.values import (
     NOTHING,
     Bound,
@@ -110,12 +111,14 @@ def construct(m: Machine, cls: ClassAtom, arguments: Arguments, node: ast.AST) -
     configdicts.constructed(m, cls, arguments, node)
     _forget_fields(m, atom)
     m.store.set((atom, "#made"), const(True))
+    own = _initializer(m, cls)
+    if own is None and arguments.written:
+        note_class(m, cls, arguments, node)
     if is_named_tuple(m, cls):
         fill_named_tuple(m, cls, atom, arguments)
         return made
     if any(builtin_exception(base) is not None for base in attributes.lineage(m, cls)):
         m.store.set((atom, "args"), one(Tuple(tuple(arguments.positional))))
-    own = _initializer(m, cls)
     if own is not None:
         from dslint.python.frames import call_function
 

@@ -269,6 +269,7 @@ def _decorated(m: Machine, function: Value, value: Value, node: ast.expr) -> Val
         return value
     found = call_value(m, function, Arguments([value]), node)
     if all(isinstance(a, Instance) and not a.cls for a in found.atoms) or not found.atoms:
+        m.program.note_decorator(m, value, "", node)  # which may take other arguments
         return value
     return found
 
