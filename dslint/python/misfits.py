@@ -1,4 +1,4 @@
-"""Calls of the project's own functions and classes that Python refuses: what they pass does not fit the signature."""
+"""What Python refuses of the project's own: calls that do not fit a signature, results of another number of parts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dslint.python import attributes
 from dslint.python.binding import Arguments, refusal
 from dslint.python.events import Event
 from dslint.python.machine import Machine
-from dslint.python.values import Atom, ClassAtom, Function, Instance, Value, const, one
+from dslint.python.values import Atom, ClassAtom, Function, Instance, Tuple, Value, const, one
 
 TAG = frozenset(("refused-call",))
+UNPACKS = frozenset(("refused-unpacking",))
 _DATACLASSES = frozenset({"dataclasses.dataclass", "dslint.dataclass"})
 # What stands in the body of a dataclass and is no argument.
 _NO_FIELDS = ("ClassVar", "typing.ClassVar", "KW_ONLY", "dataclasses.KW_ONLY")
@@ -20,6 +21,7 @@ _EMPTY_BASES = frozenset({"builtins.object", "typing.Generic", "abc.ABC"})
 
 def note_function(m: Machine, function: Function, arguments: Arguments, node: ast.AST) -> None:
     """Add an event where a call that the program writes does not fit a function."""
+    m.program.called[node] = function
     problem = refusal(function.node.args, arguments)
     if problem:
         _note(m, one(function), problem, arguments, node)
@@ -31,6 +33,25 @@ def note_class(m: Machine, cls: ClassAtom, arguments: Arguments, node: ast.AST) 
     problem = refusal(parameters, arguments) if parameters is not None else ""
     if problem:
         _note(m, one(cls), problem, arguments, node)
+
+
+def note_unpacked(m: Machine, value: Value, target: ast.Tuple | ast.List, written: ast.expr) -> None:
+    """Add an event where the targets of an assignment are more or fewer than the parts of what they get."""
+    count = len(target.elts)
+    has_star = any(isinstance(element, ast.Starred) for element in target.elts)
+    sizes = set()
+    for atom in value.atoms:
+        if not isinstance(atom, Tuple) or not atom.is_tuple:
+            return
+        size = len(atom.items)
+        if size == count or (has_star and size >= count - 1):
+            return
+        sizes.add(size)
+    function = m.program.called.get(written)
+    if not sizes or (isinstance(written, ast.Call) and function is None):
+        return
+    given = {"sizes": const(tuple(sorted(sizes))), **({"called": one(function)} if function is not None else {})}
+    m.events.append(Event("", UNPACKS, target, m.frame.module, None, given, None, m.lanes, m.control))
 
 
 def _note(m: Machine, called: Value, problem: str, arguments: Arguments, node: ast.AST) -> None:

@@ -49,6 +49,7 @@ class Program:
         self.noted = Noted()
         # How often calls of a function took too many steps (`budgets.py`), and what may happen where (`relevance.py`).
         self.costly: dict[int, int] = {}
+        self.called: dict[ast.AST, Function] = {}  # the function of the project that each call has called last
         # The functions that have gone on beyond their budget, while what is started runs.
         self.gone_on: set[int] | None = None
         self._relevance: Relevance | None = None

@@ -30,6 +30,7 @@ from dslint.python.focus import tested, waits
 from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
+from dslint.python.misfits import note_unpacked
 from dslint.python.narrowing import narrow
 from dslint.python.objects import define_class, is_dataclass
 from dslint.python.several import note_none
@@ -134,6 +135,8 @@ def _assign(m: Machine, node: ast.Assign) -> None:
     if m.frame.class_body is not None:
         _field_arguments(m, node.targets[0], node.value)
     for target in node.targets:
+        if isinstance(target, ast.Tuple | ast.List):
+            note_unpacked(m, value, target, node.value)
         assign(m, target, value, node.value)
 
 

@@ -6529,6 +6529,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL724",
+        name="result-of-other-length",
+        kind="script",
+        severity="error",
+        summary="a result is unpacked into another number of names than it has parts",
+        module="dslint.rules.script.dsl724_result_of_other_length",
+        markers=(
+            "torch|accelerat|deepspeed|lightning|horovod|mmengine",
+            "return |\\bdef ",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",

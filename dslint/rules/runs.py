@@ -17,7 +17,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.core.testfiles import TEST_FILE
 from dslint.model.context import Context
-from dslint.python.events import Call, Event, Node, Seq, children, completed, events, walk
+from dslint.python.events import Call, Event, Loop, Node, Seq, children, completed, events, walk
 from dslint.python.events import Context as Block
 from dslint.python.queries.parting import Parting
 from dslint.python.queries.traces import Partings
@@ -183,6 +183,13 @@ class RunQuery:
             for node, around in _with_surroundings(tree):
                 if isinstance(node, Block):
                     yield node, around
+
+    def loops(self) -> Iterator[tuple[Loop, Entry, tuple[Node, ...]]]:
+        """Yield the loops of all entries, each with its entry and what is around it, outermost first."""
+        for entry, tree in self.trees():
+            for node, around in _with_surroundings(tree):
+                if isinstance(node, Loop):
+                    yield node, entry, around
 
     @cached_property
     def _tagged(self) -> dict[str, list[tuple[int, Happening]]]:
