@@ -31,6 +31,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.heap import OutOfBudgetError
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
+from dslint.python.misfits import note_attribute
 from dslint.python.operators import apply
 from dslint.python.several import note_none
 from dslint.python.special import text_of
@@ -189,6 +190,7 @@ def _attribute(m: Machine, node: ast.Attribute) -> Value:
     note_none(m, base, node.attr, node)
     own = ownnames.read(m, node) if m.libraries.own is not None else None
     found = own or attributes.read(m, base, node.attr, node)
+    note_attribute(m, base, node.attr, found.number, node)
     if node.attr in m.libraries.reading:
         parameters.reading(m, [base], f"torch.Tensor.{node.attr}", node)
     return gradients.perhaps(m, base, found) if node.attr == gradients.GRAD else found

@@ -45,7 +45,7 @@ def call_function(
     """Interpret a function of the project for these arguments."""
     if isinstance(arguments, list):
         arguments = Arguments(arguments)
-    if arguments.written:
+    if arguments.written and on_yield is None:
         note_function(m, function, arguments, node)
     scope = scope_of(function.node)
     if scope.is_generator and on_yield is None:

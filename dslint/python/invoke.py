@@ -23,6 +23,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.joins import join
 from dslint.python.lookups import looked_up
 from dslint.python.machine import Machine
+from dslint.python.misfits import note_attribute
 from dslint.python.namedlayers import note_layer, note_object
 from dslint.python.opaque import opaque_call
 from dslint.python.places import ordered
@@ -196,6 +197,7 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     if row is not None:
         return call_row(m, row, arguments, atom, node, base)
     if isinstance(atom.cls, ClassAtom):
+        note_attribute(m, base, name, ("field", atom, name), node)
         has_unknown_base = any(b == "" for b in attributes.lineage(m, atom.cls))
         kind = OPAQUE if has_unknown_base or _has_open_base(m, atom.cls) else LOST_VALUE
         return opaque_call(m, arguments, node, f"method `{name}` that no class of the project defines", one(atom), kind)

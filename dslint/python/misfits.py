@@ -12,6 +12,7 @@ from dslint.python.machine import Machine
 from dslint.python.values import Atom, ClassAtom, Function, Instance, Tuple, Value, const, one
 
 TAG = frozenset(("refused-call",))
+LACKS = frozenset(("missing-attribute",))
 UNPACKS = frozenset(("refused-unpacking",))
 _DATACLASSES = frozenset({"dataclasses.dataclass", "dslint.dataclass"})
 # What stands in the body of a dataclass and is no argument.
@@ -52,6 +53,19 @@ def note_unpacked(m: Machine, value: Value, target: ast.Tuple | ast.List, writte
         return
     given = {"sizes": const(tuple(sorted(sizes))), **({"called": one(function)} if function is not None else {})}
     m.events.append(Event("", UNPACKS, target, m.frame.module, None, given, None, m.lanes, m.control))
+
+
+def note_attribute(m: Machine, base: Value, name: str, number: object, node: ast.AST) -> None:
+    """Add an event where an object of the project has no attribute of that name: `number` is that of a field unset."""
+    if not isinstance(number, tuple) or number[0] != "field" or not m.alive:
+        return
+    atom = base.single
+    if not isinstance(atom, Instance) or not isinstance(atom.cls, ClassAtom) or number[1:] != (atom, name):
+        return
+    if _is_made(m, atom) and m.store.get((atom, name)) is None:
+        m.events.append(
+            Event("", LACKS, node, m.frame.module, one(atom), {"name": const(name)}, None, m.lanes, m.control)
+        )
 
 
 def _note(m: Machine, called: Value, problem: str, arguments: Arguments, node: ast.AST) -> None:

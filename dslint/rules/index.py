@@ -6545,6 +6545,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL725",
+        name="attribute-never-set",
+        kind="script",
+        severity="error",
+        summary="an attribute of the project's own object that nothing defines or sets",
+        module="dslint.rules.script.dsl725_attribute_never_set",
+        markers=(
+            "torch|accelerat|deepspeed|lightning|horovod|mmengine",
+            "class ",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",
