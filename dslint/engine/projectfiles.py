@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 
+from dslint.engine.gitignore import ignores_above, is_ignored
 from dslint.engine.gitindex import repository
 from dslint.engine.neighbours import project_root
 from dslint.parse.reading import read_bytes
@@ -106,6 +107,10 @@ class ProjectFiles:
             return self._search.find(folder, root, name)
         if question[0] == "scripts":
             return "\n".join(self._scripts(question[1], question[2]))
+        if question[0] == "entries":
+            return "\n".join(self._entries(question[1]))
+        if question[0] == "ignored":
+            return "yes" if is_ignored(question[1], ignores_above(question[1].rpartition("/")[0])) else ""
         from dslint.engine.cache import digest
 
         raw = self.read(question[1])

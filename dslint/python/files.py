@@ -26,7 +26,7 @@ class Files(Protocol):
         """Return the bytes of a file; `None` when it is missing."""
 
     def answer(self, question: tuple[str, ...]) -> str:
-        """Return the path of a module, the digest of a file, or the scripts around a folder, one a line."""
+        """Return the path of a module, the digest of a file, or what stands in or around a folder, one a line."""
 
 
 class Texts:
@@ -62,4 +62,11 @@ class Texts:
             return self._search.find(question[1], question[2], question[3])
         if question[0] == "scripts":
             return "\n".join(path for path in sorted(self.texts) if path.endswith(".py"))
+        if question[0] == "entries":
+            inside = f"{question[1]}/"
+            return "\n".join(
+                sorted({p.removeprefix(inside).partition("/")[0] for p in self.texts if p.startswith(inside)})
+            )
+        if question[0] == "ignored":
+            return ""
         return self.texts.get(question[1], "")

@@ -129,6 +129,15 @@ class Program:
         """Return the modules that were read for this machine."""
         return [module for path in sorted(self._seen) if (module := self.shared.parsed.get(path)) is not None]
 
+    def ran(self) -> list[Module]:
+        """Return the script and the modules whose bodies its run has come to."""
+        return [module for module in self.modules() if module.absolute == self.main or module.absolute in self._run]
+
+    def asked(self, *question: str) -> str:
+        """Return the answer to a question about files, which is written down."""
+        self.noted.asked.add(question)
+        return self.files.answer(question)
+
     def home_of(self, node: ast.AST | None) -> Module | None:
         """Return the module in whose tree a node is."""
         return next((module for module in self.modules() if module.holds(node)), None)

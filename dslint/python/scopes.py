@@ -45,6 +45,17 @@ def scope_of(node: FunctionNode) -> Scope:
     return scope
 
 
+@lru_cache(maxsize=2_000)
+def module_scope(tree: ast.Module) -> Scope:
+    """Return the names that a module binds, also those that its functions declare to be global."""
+    scope = Scope()
+    _collect(list(tree.body), scope)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            scope.locals.update(node.names)
+    return scope
+
+
 def _collect(pending: list[ast.AST], scope: Scope) -> None:
     while pending:
         node = pending.pop()

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 # ("module", folder, root, name) -> a path, ("file", path) -> the digest of its bytes, or ("scripts", folder, root) ->
-# the paths of the scripts around a folder, one a line; empty: not there.
+# the paths of the scripts around a folder, one a line; ("entries", folder) -> what stands in a folder, one a line;
+# ("ignored", path) -> whether git ignores a path. Empty: not there.
 Question = tuple[str, ...]
 # Libraries that a folder of the same name in a project is not, unless the importing file lies in that folder.
 _LIBRARIES = frozenset(

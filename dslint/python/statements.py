@@ -31,6 +31,7 @@ from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
 from dslint.python.misfits import note_unpacked
+from dslint.python.missingfields import note_missing
 from dslint.python.narrowing import narrow
 from dslint.python.objects import define_class, is_dataclass
 from dslint.python.several import note_none
@@ -163,7 +164,9 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     if isinstance(target, ast.Name):
         old = read_name(m, target.id, target)
     elif isinstance(target, ast.Attribute):
-        old = attributes.read(m, evaluate(m, target.value), target.attr, target)
+        base = evaluate(m, target.value)
+        note_missing(m, base, target.attr, target)
+        old = attributes.read(m, base, target.attr, target)
     else:
         old = subscripts.item(m, evaluate(m, target.value), _index(m, target), target)
     value = evaluate(m, node.value)

@@ -311,7 +311,7 @@ class WorkspaceFiles:
         """The path of a module, or something that changes with the bytes of a file."""
         if question[0] == "module":
             return self._search.find(question[1], question[2], question[3])
-        if question[0] == "scripts":
+        if question[0] in ("scripts", "entries", "ignored"):
             return ""  # no question about a command line looks at other scripts
         source = self._workspace.read(self.shown(question[1]))
         return "" if source is None else source.text

@@ -1,0 +1,82 @@
+"""The names that a module of the project has when it has run, and what else an import of the project may find."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dslint.python.scopes import module_scope, own_nodes
+
+if TYPE_CHECKING:
+    from dslint.python.program import Program
+    from dslint.python.source import Module
+
+# What every module has.
+_ALWAYS = frozenset(
+    ("__name__", "__file__", "__doc__", "__path__", "__package__", "__spec__", "__dict__", "__loader__")
+)
+# Code that gives a module names which do not stand there.
+_OPEN = re.compile(
+    r"\bglobals\(\)|\bexec\(|\bsys\.modules\b|\b__getattr__\b|\b__path__\b|\blocals\(\)|\bvars\(|\bsetattr\(__|"
+    r"\b_?[lL]azy\w*\(|\blazy_loader\b|\bimport_ipython\b|\bextend_path\b"
+)
+
+
+class ModuleNames:
+    """Answers for the modules of one run."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[Module, frozenset[str] | None] = {}
+
+    def of(self, module: Module) -> frozenset[str] | None:
+        """Return the names that a module binds, by star imports too; `None` where it may have any others."""
+        if module not in self._known:
+            self._known[module] = None  # while modules import each other
+            self._known[module] = self._bound(module)
+        return self._known[module]
+
+    def _bound(self, module: Module) -> frozenset[str] | None:
+        if module.search(_OPEN) is not None:
+            return None
+        found = set(module_scope(module.tree).locals) | _ALWAYS
+        for home in stars(module):
+            inner = self._program.named(module, home)
+            names = self.of(inner) if inner is not None and inner is not module else None
+            if names is None:
+                return None
+            found |= names
+        return frozenset(found)
+
+    def submodule(self, package: str, name: str) -> bool:
+        """Return whether something of that name stands in a folder: a module, a folder, an extension, a generator."""
+        beside = self._program.asked("entries", package).splitlines()
+        return any(entry.partition(".")[0] == name for entry in beside)
+
+    def is_ignored(self, path: str) -> bool:
+        """Return whether git ignores a module of that path (without an ending): something makes it."""
+        return any(self._program.asked("ignored", f"{path}{end}") for end in (".py", "/", "/__init__.py"))
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether a folder with something in it stands at a path."""
+        return bool(self._program.asked("entries", path))
+
+
+def stars(module: Module) -> Iterator[str]:
+    """Yield the modules of which a module takes all names."""
+    for node in own_nodes(module.tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            yield home_of(node)
+
+
+def home_of(node: ast.ImportFrom) -> str:
+    """Return the module of `from module import name` as it is written."""
+    return f"{'.' * node.level}{node.module or ''}"
+
+
+def folder_of(module: Module) -> str:
+    """Return the folder that holds the submodules of a package, or a module itself."""
+    return posixpath.dirname(module.absolute)

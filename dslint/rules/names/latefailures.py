@@ -1,0 +1,69 @@
+"""Lines that raise when a run comes to them: whether it certainly does, and whether something catches the exception."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from dslint.core.finding import Severity
+from dslint.python.events import Alt, Node, Try
+from dslint.python.source import Module
+from dslint.rules.runs import Happening
+
+# What catches every exception of a program.
+_ANY = frozenset(("Exception", "BaseException"))
+_NEAR = 0.65
+
+
+def catches(handlers: Iterable[ast.ExceptHandler], *names: str) -> bool:
+    """Return whether one of the handlers takes an exception of one of these names."""
+    for handler in handlers:
+        if handler.type is None:
+            return True
+        kinds = {n.id if isinstance(n, ast.Name) else n.attr for n in ast.walk(handler.type)
+                 if isinstance(n, ast.Name | ast.Attribute)}  # fmt: skip
+        if kinds & (_ANY | set(names)):
+            return True
+    return False
+
+
+def is_caught(module: Module, node: ast.AST, *names: str) -> bool:
+    """Return whether a `try` or a `suppress` around a node, in its function, takes such an exception."""
+    inner, around = node, module.parents.get(node)
+    while around is not None and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(around, ast.Try) and inner in around.body and catches(around.handlers, *names):
+            return True
+        if isinstance(around, ast.With | ast.AsyncWith) and any(
+            "suppress" in ast.dump(item.context_expr) for item in around.items
+        ):
+            return True
+        inner, around = around, module.parents.get(around)
+    return False
+
+
+def is_caught_on_way(found: Happening, *names: str) -> bool:
+    """Return whether some `try` on the way to an event takes such an exception, in callers, too."""
+    return is_caught(found.event.module, found.event.node, *names) or any(
+        isinstance(node, Try) and isinstance(node.node, ast.Try) and catches(node.node.handlers, *names)
+        for node in found.around
+    )
+
+
+def severity_of(found: Happening) -> Severity:
+    """Return an error where every run comes to the event, a warning where an option or the data decides."""
+    is_sure = found.entry.kind == "script" and all(map(_is_passed, found.around))
+    return Severity.ERROR if is_sure else Severity.WARNING
+
+
+def _is_passed(node: Node) -> bool:
+    if isinstance(node, Alt):
+        return not node.then_lanes & node.else_lanes
+    return not isinstance(node, Try)
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """Return the question behind a message where a name like the missing one exists; else an empty text."""
+    known = sorted({other for other in names if other != name and len(other) > 1})
+    found = get_close_matches(name, known, 1, _NEAR)
+    return f", did you mean `{found[0]}`?" if found and len(name) > 1 else ""
