@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 
 from dslint.core.source import Location, SourceFile
-from dslint.parse.astplaces import AstPlaces
-from dslint.parse.python import parse_ast
+from dslint.model.plan.mainpath import certain_events
+from dslint.model.plan.questions import device_question
+from dslint.model.plan.scriptrun import ScriptRun, imported_sources, script_run
+from dslint.model.workspace import Workspace
+from dslint.python.events import Event
+from dslint.python.values import Atom, Instance, PerRank
 
-_LOCAL = re.compile(r"""environ(?:\.get\(|\[)\s*["']SLURM_LOCALID["']|getenv\(\s*["']SLURM_LOCALID["']""")
-_COUNTS = re.compile(r"device_count|CUDA_VISIBLE_DEVICES|GPUS_PER|%")
+_BY_SLURM = re.compile(r"""["']SLURM_(?:LOCALID|PROCID)["']""")
+_TAKES = re.compile(r"\bset_device\(")
+# The module asks how many devices there are, or which, or is told by another launcher.
+_COUNTS = re.compile(r"device_count|_VISIBLE_DEVICES|GPUS_PER|[\"']LOCAL_RANK[\"']|is_local|gpus_per")
+_DEVICE = re.compile(r"cuda:(\d+)")
 
 
-def local_device(source: SourceFile) -> Location | None:
-    """``torch.cuda.set_device(local)`` where ``local`` is ``SLURM_LOCALID``, and no test decides about it."""
-    if "SLURM_LOCALID" not in source.text or not source.path.endswith(".py") or _COUNTS.search(source.text):
+def local_device(source: SourceFile, workspace: Workspace) -> Location | None:
+    """Where every start of the script, under Slurm, takes a device above 0 in the tasks above 0 of a node."""
+    if not source.path.endswith(".py"):
         return None
-    tree = parse_ast(source)
-    if not isinstance(tree, ast.Module):
+    texts = [found.text for found in imported_sources(source.path, workspace, 2, 40)] or [source.text]
+    if not any(map(_BY_SLURM.search, texts)) or not any(map(_TAKES.search, texts)):
         return None
-    names: set[str] = set()
-    for statement in _plain(tree.body):
-        text = ast.unparse(statement)
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            name = statement.targets[0].id
-            (names.add if _LOCAL.search(text) else names.discard)(name)
-        elif isinstance(statement, ast.Expr) and _sets(statement.value, names):
-            return source.location(AstPlaces(source).span(statement))
+    run = script_run(source.path, workspace, device_question())
+    if run is None or any(_COUNTS.search(text) for text in texts if _TAKES.search(text) or _BY_SLURM.search(text)):
+        return None
+    for event in certain_events(run):
+        if event.api == "torch.cuda.set_device":
+            return event.module.location(event.node) if _is_by_task(run, event) else None
     return None
 
 
-def _sets(call: ast.expr, names: set[str]) -> bool:
-    if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("torch.cuda.set_device", "cuda.set_device"):
+def _is_by_task(run: ScriptRun, event: Event) -> bool:
+    """The number is above 0 wherever the task is not the first one of its node."""
+    atom = _single(event, ("device",))
+    if isinstance(atom, Instance):
+        made = next((e for e in run.events if e.node is atom.node and e.api == "torch.device"), None)
+        atom = _single(made, ("1", "index", "0", "device", "type")) if made is not None else None
+    if not isinstance(atom, PerRank):
         return False
-    given = call.args[0] if len(call.args) == 1 else None
-    return given is not None and (
-        (isinstance(given, ast.Name) and given.id in names) or _LOCAL.search(ast.unparse(given)) is not None
-    )
+    numbers = [_number(value) for value in atom.values]
+    lanes = run.analysis.machine.worlds.lanes
+    return all(number is not None and (number > 0 or not lane[1]) for number, lane in zip(numbers, lanes, strict=True))
 
 
-def _plain(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run without a test: at the top, in `main`, behind `if __name__`."""
-    for statement in body:
-        is_main = isinstance(statement, ast.FunctionDef) and statement.name in ("main", "setup", "init_distributed")
-        is_guard = isinstance(statement, ast.If) and "__main__" in ast.unparse(statement.test)
-        if isinstance(statement, ast.FunctionDef | ast.If) and (is_main or is_guard):
-            yield from _plain(statement.body)
-        else:
-            yield statement
+def _single(event: Event, names: tuple[str, ...]) -> Atom | None:
+    """What the first of these arguments that is given certainly holds."""
+    value = next((event.arguments[name] for name in names if name in event.arguments), None)
+    return value.single if value is not None else None
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, str):
+        found = _DEVICE.fullmatch(value)
+        return int(found[1]) if found else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -68,6 +68,13 @@ def ranks_question() -> Question:
 
 
 @cache
+def device_question() -> Question:
+    """Return the question for the call by which a process takes its GPU."""
+    apis = frozenset({"torch.cuda.set_device"})
+    return Question("device", _names(apis), apis=apis, effort=_EFFORT)
+
+
+@cache
 def loaders_question() -> Question:
     """Return the question for the loaders that a script makes."""
     words = _names(libraries().tagged(frozenset({"makes-loader"})))

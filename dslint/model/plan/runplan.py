@@ -361,7 +361,9 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         layer_class=wrong_layer_class(command, script, (plan.accelerate,), given, around),
         mesh=mesh_of(command, script, plan.given, files) if plan.world_size.is_known else None,
         own_devices=workspace.memo("own devices", script, own_devices) if script is not None else None,
-        local_device=workspace.memo("local device", script, local_device) if script is not None else None,
+        local_device=(
+            workspace.memo("local device", script, partial(local_device, workspace=workspace)) if script else None
+        ),
         no_number=no_number(_numbers(script, workspace), plan.parser, plan.given),
         container=small_container(command, around, script, given),
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),

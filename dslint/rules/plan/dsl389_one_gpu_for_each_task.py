@@ -1,5 +1,6 @@
 """**What.** Slurm gives each task one GPU (`--gpus-per-task=1`, `--gpu-bind=single:1`), and the script takes the
-device with the number of its task: `torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))`.
+device with the number of its task: `torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))`, also in a module that
+the script imports.
 
 **Why it hurts.** With `--gpus-per-task` every task sees its own GPU alone, as number 0. Task 1 of a node asks for
 device 1 and stops: `CUDA error: invalid device ordinal`.
@@ -52,6 +53,17 @@ dist.init_process_group(
 dist.barrier()
 dist.destroy_process_group()
 """
+_JOIN = """\
+import os
+
+import torch
+
+
+def join():
+    rank = int(os.environ["SLURM_PROCID"])
+    local = %s
+    torch.cuda.set_device(torch.device("cuda", local))
+"""
 _JOB = (
     "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=%s\n#SBATCH %s\n"
     "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1) MASTER_PORT=29500\n"
@@ -68,6 +80,16 @@ EXAMPLES = (
     bad("an option of the step", _project(4, "--gres=gpu:4", options="--gpus-per-task=1 "), "train.py:7"),
     bad("bound to one", _project(4, "--gres=gpu:4", options="--gpu-bind=single:1 "), "train.py:7"),
     bad("the variable itself", _project(2, "--gpus-per-task=1", 'int(os.environ["SLURM_LOCALID"])'), "train.py:7"),
+    bad("a module of the project takes it", {
+        **_project(4, "--gpus-per-task=1"),
+        "train.py": "from cluster import join\n\njoin()\n",
+        "cluster.py": _JOIN % 'int(os.environ["SLURM_LOCALID"])',
+    }, "cluster.py:9"),
+    good("a module that counts the devices", {
+        **_project(4, "--gpus-per-task=1"),
+        "train.py": "from cluster import join\n\njoin()\n",
+        "cluster.py": _JOIN % "rank % torch.cuda.device_count()",
+    }),
     good("all GPUs for all tasks", _project(4, "--gpus-per-node=4")),
     good("one task a node", _project(1, "--gpus-per-task=1")),
     good("not bound", _project(4, "--gpus-per-task=1", options="--gpu-bind=none ")),
