@@ -15,6 +15,36 @@ _PYTHON_IMAGE = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(?:[\w.:-]+/)*pyth
 _TORCH_IMAGE = re.compile(
     r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(?:docker\.io/)?pytorch/pytorch:(\d+\.\d+(?:\.\d+)?)", re.M | re.I
 )
+# The `python3` of a distribution (packages.ubuntu.com, packages.debian.org), also below `nvidia/cuda`.
+_DISTRIBUTION = re.compile(
+    r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(?:docker\.io/)?(?:library/)?"
+    r"(?:(?:ubuntu|debian):|(?:nvcr\.io/)?nvidia/cuda:\S*?)"
+    r"(?P<name>(?:ubuntu)?(?:18\.04|20\.04|22\.04|24\.04)|bionic|focal|jammy|noble|buster|bullseye|bookworm)(?![\w.])",
+    re.M | re.I,
+)
+_PYTHON_OF = {
+    "18.04": "3.6",
+    "20.04": "3.8",
+    "22.04": "3.10",
+    "24.04": "3.12",
+    "bionic": "3.6",
+    "focal": "3.8",
+    "jammy": "3.10",
+    "noble": "3.12",
+    "buster": "3.7",
+    "bullseye": "3.9",
+    "bookworm": "3.11",
+}
+_ITS_PYTHON = re.compile(
+    r"\bapt(?:-get)?\b[^\n]*?\binstall\b(?:\\\r?\n|[^\n;&|])*?[ \t](?:python3|python3-pip)(?=\s|$)"
+)
+# What brings another Python.
+_ANOTHER = re.compile(
+    r"python3?\.\d|\bpython-?\d{2,3}\b|conda|mamba|miniforge|\bpyenv\b|\buv\b|deadsnakes|ppa:|\bpixi\b|Python-3"
+    r"|\bCOPY[ \t]+--from|\bpython=|\.whl\b|update-alternatives|\basdf\b|\bnix\b",
+    re.I,
+)
+_STAGES = re.compile(r"^[ \t]*FROM[ \t]", re.M | re.I)
 _CREATES = re.compile(
     r"\b(?:conda|mamba|micromamba)[ \t]+(?:create|install)\b[^\n;&|`]*?[ \t\"']python[ \t]?"
     r"(==?[ \t]?3\.\d+|[<>]=?3\.\d+)"
@@ -64,6 +94,17 @@ def base_image(source: SourceFile) -> Iterator[Statement]:
     """What the base images of a Dockerfile come with."""
     for match in _PYTHON_IMAGE.finditer(source.text):
         yield Statement(PYTHON, f"=={match[1]}.*", Span(*match.span(1)))
+    yield from _of_distribution(source.text)
     for match in _TORCH_IMAGE.finditer(source.text):
         release = match[1] if match[1].count(".") == 2 else f"{match[1]}.0"
         yield Statement("torch", f"=={release}", Span(*match.span(1)))
+
+
+def _of_distribution(text: str) -> Iterator[Statement]:
+    """The ``python3`` of Ubuntu and Debian, where the one stage installs it by ``apt`` and nothing brings another."""
+    found = _DISTRIBUTION.search(text)
+    if found is None or len(_STAGES.findall(text)) != 1:
+        return
+    if _ITS_PYTHON.search(text) and not _ANOTHER.search(re.sub(r"^[ \t]*#[^\n]*", "", text, flags=re.M)):
+        release = _PYTHON_OF[found["name"].lower().removeprefix("ubuntu")]
+        yield Statement(PYTHON, f"=={release}.*", Span(*found.span("name")))

@@ -6,7 +6,8 @@ everything before it was built. Where a range is stated, pip quietly takes a rel
 
 **Fix.** Name a Python that the release installs on, or a release that installs on the Python.
 
-**When it stays quiet.** When no file names one Python (a base image `python:3.8`, `conda create ... python=3.10`,
+**When it stays quiet.** When no file names one Python (a base image `python:3.8`, the
+`python3` that `apt` installs on Ubuntu 20.04, `conda create ... python=3.10`,
 `.python-version`, `python=3.9` of a conda environment, a closed `requires-python`); when some allowed release installs.
 A Python that only a text or a workflow names makes it a warning; one that a folder further up names counts for nothing.
 
@@ -42,11 +43,24 @@ META = RuleMeta(
 )
 
 _TRAIN = {"train.py": "import transformers\n"}
+_UBUNTU = "FROM %s\nRUN apt-get update && apt-get install -y \\\n    git %s\nRUN pip3 install -r requirements.txt\n"
 
 EXAMPLES = (
     bad("the base image is too old", {
         "requirements.txt": "transformers==4.50.0\n", "Dockerfile": "FROM python:3.8\nCOPY . .\n", **_TRAIN,
     }, "requirements.txt:1 error"),
+    bad("the Python of the distribution below it", {
+        "requirements.txt": "transformers>=4.47\n", **_TRAIN,
+        "Dockerfile": _UBUNTU % ("nvidia/cuda:11.8.0-runtime-ubuntu20.04", "python3 python3-pip"),
+    }, "requirements.txt:1 error"),
+    good("another Python on that distribution", {
+        "requirements.txt": "transformers>=4.47\n", **_TRAIN,
+        "Dockerfile": _UBUNTU % ("ubuntu:20.04", "python3 python3-pip python3.10-venv"),
+    }),
+    good("a later distribution", {
+        "requirements.txt": "transformers>=4.47\n", **_TRAIN,
+        "Dockerfile": _UBUNTU % ("ubuntu:22.04", "python3 python3-pip"),
+    }),
     bad("torch has no wheel for a Python that came later", {
         "requirements.txt": "torch==2.1.2\n", ".python-version": "3.12\n", **_TRAIN,
     }, "requirements.txt:1 error"),
