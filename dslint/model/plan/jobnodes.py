@@ -30,7 +30,8 @@ _HOST = re.compile(r"[a-z\d]([\w-]*[a-z\d])?(\.[\w-]+)*", re.I)
 class NodeDifference:
     """What two nodes of one job say differently.
 
-    ``what``: ``nodes`` | ``port`` | ``address`` | ``backend`` | ``id`` | ``rank`` (both claim the same one).
+    ``what``: ``nodes`` | ``port`` | ``address`` | ``backend`` | ``id`` | ``rank`` (both claim the same one) |
+    ``loopback``: the first node meets at its own loopback, which old releases of torchrun tell all others (``here``).
     ``here`` and ``there`` are the two values as text, at ``location`` and ``other``.
     """
 
@@ -58,7 +59,7 @@ def node_differences(plans: Sequence[RunPlan]) -> dict[int, tuple[NodeDifference
     for job in _jobs(plans):
         first, *others = job
         for agent in others:
-            differences = tuple(_compared(first, agent))
+            differences = (*_compared(first, agent), *(_announced(first, agent) if agent is others[0] else ()))
             if differences:
                 found[agent.index] = differences
     return found
@@ -142,6 +143,17 @@ def _compared(first: _Agent, agent: _Agent) -> Iterator[NodeDifference]:
         if what == "address" and not _are_two_hosts(here.get(), there.get()):
             continue
         yield _difference(what, first, there, agent, here)
+
+
+def _announced(first: _Agent, agent: _Agent) -> Iterator[NodeDifference]:
+    """The loopback of node 0 of a static rendezvous of torchrun, which is its address where it names none."""
+    here, there = first.said["address"], agent.said["address"]
+    if first.command.launcher != "torchrun" or not first.is_static or first.rank.get_or("") != "0" or here.is_unknown:
+        return
+    if not _LOOPBACK.fullmatch(here.get_or("127.0.0.1")) or here.get_or("") == "0.0.0.0":
+        return
+    if agent.is_static and there.is_known and _HOST.fullmatch(there.get()) and not _LOOPBACK.fullmatch(there.get()):
+        yield _difference("loopback", agent, there, first, here.or_else(known("127.0.0.1")))
 
 
 def _are_two_hosts(here: str, there: str) -> bool:

@@ -3,16 +3,19 @@ or rendezvous, or the same node rank twice. They are in files of their own (`nod
 with a rank for each node; for `accelerate launch`, the values may come from its YAML files.
 
 **Why it hurts.** The nodes wait for each other at different places, or for a node that nobody starts, until the
-rendezvous times out. Nothing in either log says that the other file differs.
+rendezvous times out. Nothing in either log says that the other file differs. Up to torch 2.3, node 0
+tells its `--master_addr` to the workers of all nodes: `localhost` there sends each of them to its own machine.
 
 **Fix.** Say it once: variables in a file that both scripts source, or one script with the node rank as its argument.
 
-**When it stays quiet.** When a value is not known, for node 0 at its own loopback, for a name and an IP that may be the
-same host, when the scripts or their arguments are not the same, and when a file has several commands for the script.
+**When it stays quiet.** When a value is not known, for node 0 at its own loopback (unless a torch below 2.4 is stated),
+for a name and an IP that may be the same host, when the scripts or their arguments are not the same, and when a file
+has several commands for the script.
 
 **Evidence.** torch 2.13, run: agents at two ports or with the same rank never meet; where node 0 counts more nodes than
 there are, it waits for them. A number on another node counts less: node 0 alone hands out the ranks there, so that this
-is a warning.
+is a warning. torch 1.9 to 2.3 `elastic/agent/server/api.py`: rank 0 writes `MASTER_ADDR` to the store, and every agent
+reads it there; from 2.4 on each uses its own.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.context import Context
+from dslint.model.context import Context, VersionFact
 from dslint.model.plan.jobnodes import NodeDifference
 from dslint.model.plan.runplan import RunPlan
+from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -44,6 +48,7 @@ def _node(rank: int, nodes: int = 2, address: str = "10.0.0.1", port: int = 2950
     return _RUN.format(n=nodes, r=rank, a=address, p=port)
 
 
+_OLD = "torch==1.11.0\n"
 _ACC = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmain_process_ip: 10.0.0.1\nnum_machines: 2\n"
     "num_processes: 16\nmachine_rank: {r}\nmain_process_port: {p}\n"
@@ -78,6 +83,26 @@ EXAMPLES = (
         {**_ACCELERATE, "node0.yaml": _ACC.format(r=0, p=29500), "node1.yaml": _ACC.format(r=1, p=29501)},
         "node1.yaml:7 error",
     ),
+    bad(
+        "node 0 tells its loopback to all",
+        {"node0.sh": _node(0, address="localhost"), "node1.sh": _node(1), "requirements.txt": _OLD, **_SCRIPT},
+        "node0.sh:1 error",
+    ),
+    bad(
+        "node 0 names no address",
+        {
+            "node0.sh": _node(0).replace(" --master_addr 10.0.0.1", ""), "node1.sh": _node(1),
+            "requirements.txt": _OLD, **_SCRIPT,
+        },
+        "node0.sh:1 error",
+    ),
+    good(
+        "each node uses its own from torch 2.4 on",
+        {
+            "node0.sh": _node(0, address="localhost"), "node1.sh": _node(1), "requirements.txt": "torch==2.4.0\n",
+            **_SCRIPT,
+        },
+    ),
     good("the same", {"node0.sh": _node(0), "node1.sh": _node(1), **_SCRIPT}),
     good(
         "node 0 at its loopback, and a name for its number",
@@ -107,13 +132,16 @@ _SAID = {
     "address": "this node meets the others at `{here}`, and the first one at `{there}`: they never meet",
     "backend": "this node meets by `{here}`, and the first one by `{there}`: they never meet",
     "id": "this node joins the job `{here}`, and the first one the job `{there}`: they never meet",
+    "loopback": "node 0 tells all nodes to meet at `{here}`, which is each of them itself: they never meet",
     "rank": "two nodes of one job claim node rank {here}: they never meet",
 }
 
 
-def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     """What a node says differently from the first one."""
-    return (_finding(plan, difference) for difference in plan.differs)
+    torch = context.libraries.get("torch") or VersionFact()
+    is_told = torch.is_known and covers(torch, ">=1.9,<2.4", "torch") == "yes"
+    return (_finding(plan, found) for found in plan.differs if is_told or found.what != "loopback")
 
 
 def _finding(plan: RunPlan, difference: NodeDifference) -> Finding:
@@ -122,10 +150,14 @@ def _finding(plan: RunPlan, difference: NodeDifference) -> Finding:
         difference.location,
         _SAID[difference.what].format(here=difference.here, there=difference.there),
         hint="Set it once for all nodes: in a file that both source, or in one script with the rank as argument",
-        related=(other.labelled(f"the first node: {difference.there}"),),
+        related=(other.labelled(f"{_whom(difference)}: {difference.there}"),),
         severity=Severity.WARNING if plan.command.in_docs or _is_harmless_today(difference) else None,
         facts={"what": difference.what, "here": difference.here, "there": difference.there},
     )
+
+
+def _whom(difference: NodeDifference) -> str:
+    return "another node" if difference.what == "loopback" else "the first node"
 
 
 def _is_harmless_today(difference: NodeDifference) -> bool:
