@@ -3038,6 +3038,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL332",
+        name="processes-of-job-on-each-node",
+        kind="launch",
+        severity="warning",
+        summary="The number of processes on each node is that of the whole job",
+        module="dslint.rules.launch.dsl332_processes_of_job_on_each_node",
+        needs=("/\\*/",),
+        fix="none",
+        since="0.1.0",
+        ignores_context=True,
+    ),
+    RuleInfo(
         code="DSL334",
         name="env-not-exported",
         kind="launch",
@@ -4440,7 +4452,6 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        ignores_context=True,
     ),
     RuleInfo(
         code="DSL495",
