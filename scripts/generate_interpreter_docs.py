@@ -44,8 +44,8 @@ called the same are compared with what the interpreter believes (`tests/python/j
 """
 GROUPS = {
     "Modules and names": (
-        "source scopes names passed unpacked files search project program shared moduleruns entries launches questions"
-        " focus importgraph"
+        "source scopes names passed unpacked missingfields files search project program shared moduleruns entries"
+        " launches questions focus importgraph"
     ),
     "Values and the state": (
         "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"

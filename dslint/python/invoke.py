@@ -10,7 +10,6 @@ from dslint.python import (
     attributes,
     bynames,
     containers,
-    dictionaries,
     effects,
     frames,
     models,
@@ -46,7 +45,6 @@ from dslint.python.values import (
     Value,
     one,
 )
-from dslint.python.varies import DATA
 
 _GROWS = frozenset({"append", "extend", "insert"})
 
@@ -99,38 +97,11 @@ def evaluated(m: Machine, node: ast.Call) -> Arguments:
     for keyword in node.keywords:
         value = evaluate(m, keyword.value)
         if keyword.arg is None:
-            _unpack_mapping(m, value, found, node)
+            unpacked.add_mapping(m, value, found, node)
         else:
             found.nodes[keyword.arg] = keyword.value
             found.keywords[keyword.arg] = value
     return found
-
-
-def _unpack_mapping(m: Machine, value: Value, found: Arguments, node: ast.AST) -> None:
-    """Add the pairs of `**value`; keys that nobody knows leave every parameter open."""
-    is_open = False
-    rest = NOTHING
-    for atom in value.atoms:
-        if isinstance(atom, Instance) and atom.cls == "builtins.dict":
-            for key in dictionaries.known_keys(m, atom):
-                stored = m.store.get((atom, ("key", key)))
-                if isinstance(key, str) and stored is not None and stored.atoms and dictionaries.may_lack(m, atom, key):
-                    is_open, rest = True, join(rest, stored)
-                elif isinstance(key, str) and stored is not None and stored.atoms:
-                    old = found.keywords.get(key)
-                    found.keywords[key] = stored if old is None or len(value.atoms) == 1 else join(old, stored)
-                    found.places[key] = dictionaries.place_of(m, atom, key, node)
-                    written = unpacked.keyword(m, found.places[key]) if len(value.atoms) == 1 else None
-                    if written is not None:
-                        found.nodes[key] = written
-            other = m.store.get((atom, "#rest"))
-            if other is not None and other.atoms:
-                is_open, rest = True, join(rest, other)
-        else:
-            is_open, rest = True, join(rest, m.thing(node, "unpacked keywords", (one(atom),)))
-    if is_open:
-        found.batch = bool(m.varies(rest) & DATA) and (found.batch or found.open_keywords is None)
-        found.open_keywords = rest if found.open_keywords is None else join(found.open_keywords, rest)
 
 
 def _super(m: Machine, node: ast.Call) -> Value | None:
