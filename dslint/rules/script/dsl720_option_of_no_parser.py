@@ -4,7 +4,7 @@
 parent or command of the parser and no later assignment makes the attribute.
 
 **Why it hurts.** Python looks for it when the line is reached: `AttributeError`. At the end of training, at a save, at
-an evaluation or behind an option that is hours after the job has queued, and what it has computed is lost.
+an evaluation or under an option that is hours after the job has queued, and what it has computed is lost.
 
 **Fix.** Read the option that the parser has, or add the one that is meant.
 
@@ -172,7 +172,7 @@ _TRIED = """\
 EXAMPLES = (
     bad("the option has another name", {"train.py": _TRAIN % ("", _SAVES)}, "train.py:25 error"),
     bad("in another file", {"keeping.py": _KEPT, "train.py": _CALLS}, "keeping.py:5 error"),
-    bad("behind an option", {"train.py": _TRAIN % ("", _BEHIND)}, "train.py:26 warning"),
+    bad("under an option", {"train.py": _TRAIN % ("", _BEHIND)}, "train.py:26 warning"),
     bad("other arguments are set later", {
         "train.py": _TRAIN % ("", "    args.path = 'x'\n    vars(args)['more'] = 1\n" + _SAVES)}, "train.py:27"),
     good("the parser has it", {"train.py": _TRAIN % ("    parser.add_argument('--output_path')\n", _SAVES)}),

@@ -8,9 +8,9 @@
 
 **Fix.** Import the name that is there, or bring back the one that was removed.
 
-**When it stays quiet.** The module may have names that do not stand in it (a star import of a library, `__getattr__`,
+**When it stays quiet.** The module may have names that are not in its text (a star import of a library, `__getattr__`,
 `globals()`, `exec`); another module of that name in the project has it; git ignores the file, or its folder is
-empty; a `try` takes the exception; imports for type checkers, and behind tests of what is installed.
+empty; a `try` takes the exception; imports for type checkers, and under tests of what is installed.
 
 **Evidence.** Python's import statement: what a module does not bind cannot be imported from it.
 """
