@@ -139,7 +139,7 @@ def main(model, loader):
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--decay", type=float, default=%s)
     args = parser.parse_args()
-    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=args.decay)
     schedule = schedule_of(optimizer, args, loader)
     engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer%s, config=CONFIG)
     for epoch in range(args.epochs):

@@ -333,5 +333,6 @@ EXAMPLES = (
     good("accelerate accumulates one", {"train.py": _ACCELERATE % ("1", "self.step(batch)")}),
     good("nobody counts on it", {
         "train.py": (_DDP % (_EACH, "4")).replace(" * args.gradient_accumulation_steps", "").replace(
-            " / args.gradient_accumulation_steps", "")}),
+            " / args.gradient_accumulation_steps", "").replace(
+            "32 * dist", "args.gradient_accumulation_steps, 32 * dist")}),
 )  # fmt: skip

@@ -149,7 +149,7 @@ def _hands_on(module: Module, names: set[str]) -> bool:
 
 def _is_dict(module: Module, node: ast.Name) -> bool:
     """Return whether a name holds a dictionary that the module writes out: `extra_args = dict(fused=True)`."""
-    made = names_of(module.tree).single(node)
+    made = names_of(module.tree).behind(node)
     while isinstance(made, ast.IfExp):
         made = made.body
     return isinstance(made, ast.Dict) or (

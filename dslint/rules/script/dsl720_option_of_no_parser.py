@@ -141,7 +141,7 @@ def main():
     dist.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    for x in torch.load("data.pt"):
+    for x in torch.load(args.output_dir if args.evaluate else "data.pt"):
         model(x).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
