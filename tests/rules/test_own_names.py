@@ -159,6 +159,7 @@ def test_a_file_with_own_names_only_reaches_the_rules_and_the_cache_keeps_both_a
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "tools.py").write_text("from elsewhere import *\n")
     for names, expected in [({}, []), (NAMES, [("DSL201", 5)]), ({}, []), (NAMES, [("DSL201", 5)])]:
         settings = make_settings({"names": names, "cache-dir": tmp_path / "cache", "world-size": 4})
         found = check_paths(["train.py"], settings).findings
@@ -170,6 +171,7 @@ def test_own_names_hold_in_scripts_that_a_launch_command_starts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "tools.py").write_text("from elsewhere import *\n")
     (tmp_path / "run.sh").write_text("torchrun --nproc-per-node 4 train.py\n")
     found = check_paths(["."], make_settings({"names": NAMES, "cache": False})).findings
     assert "DSL201" in [f.code for f in found]

@@ -21,7 +21,9 @@ def main(model, optimizer, make):
 
 
 if __name__ == "__main__":
-    main()
+    from making import parts
+
+    main(*parts())
 """
 
 SAMPLED = """\

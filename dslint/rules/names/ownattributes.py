@@ -19,6 +19,8 @@ _OPEN = re.compile(
 # A name, or the name of a part inside of a model: `"encoder.weight" in model.state_dict()`.
 _DOTTED = re.compile(r"[\w.]+")
 _SETTINGS = re.compile(r"(?i)arg|conf|cfg|opt|param|hp|setting")
+# The model inside of what `torch.compile` gives.
+_COMPILED = "_orig_mod"
 # What every module of torch has.
 _OF_MODULES = frozenset({
     *("T_destination", "_apply", "_backward_hooks", "_backward_pre_hooks", "_buffers", "_call_impl"),
@@ -51,7 +53,7 @@ class OwnAttributes:
 
     def lacks(self, cls: ClassAtom, name: str) -> bool:
         """Return whether objects of a class certainly have no attribute of that name."""
-        if name.startswith("__") or name in _OF_MODULES or name in self._set or self._is_open:
+        if name.startswith("__") or name in _OF_MODULES or name == _COMPILED or name in self._set or self._is_open:
             return False
         return all(self._says_nothing(base, name) for base in attributes.lineage(self._machine, cls))
 

@@ -117,7 +117,8 @@ EXAMPLES = (
     }),
     good("the number of stages is an argument", {
         "run.sh": _RUN,
-        "train.py": _PIPELINE.replace("num_stages=2", "num_stages=args.stages"),
+        "train.py": _PIPELINE.replace("num_stages=2", "num_stages=args.stages").replace(
+            "parser.add", 'parser.add_argument("--stages", type=int, default=2)\nparser.add', 1),
         "ds.json": _CONFIG.replace("30", "32"),
     }),
     good("the script lays the ranks out", {

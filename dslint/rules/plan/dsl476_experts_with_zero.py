@@ -73,7 +73,9 @@ EXAMPLES = (
         "experts under a condition",
         {
             "run.sh": _RUN % 4,
-            "train.py": _MOE.replace("        self.experts", "        if args.moe:\n            self.experts"),
+            "train.py": _MOE.replace(
+                "        self.experts", "        if torch.cuda.device_count() > 1:\n            self.experts"
+            ),
             "ds.json": _DS % (3, _SAVE),
         },
     ),

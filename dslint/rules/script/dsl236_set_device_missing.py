@@ -298,7 +298,7 @@ EXAMPLES = (
         {
             "train.py": "import deepspeed\nimport torch\nimport torch.distributed as dist\n\n\ndef main(model):\n"
             "    dist.init_process_group('nccl')\n    deepspeed.initialize(model=model, config='ds.json')\n"
-            "    x = torch.ones(1).cuda()\n" + _MAIN
+            "    x = torch.ones(1).cuda()\n" + _MAIN.replace("main()", "main(torch.nn.Linear(4, 4))")
         },
     ),
     good(

@@ -172,6 +172,8 @@ class _Imports:
         """Return the submodule of a package of the project that is not there; empty where nobody knows."""
         level = len(home) - len(home.lstrip("."))
         parts = home[level:].split(".")
+        if self._program.files.read(module.absolute) is None:
+            return ""  # a text without a file has no neighbours
         for end in range(len(parts), 0, -1):
             outer = "." * level + ".".join(parts[: end - 1])
             if not level and end == 1:
