@@ -72,6 +72,11 @@ def test_an_option_makes_it_a_warning() -> None:
     assert [finding.severity for finding in queried(calls, HEAD + code)] == [Severity.WARNING]
 
 
+def test_a_choice_by_a_text_makes_it_a_note() -> None:
+    code = "import os\ndef f(a):\n    pass\nif os.environ['DATA'] == 'coco':\n    f()\n"
+    assert [finding.severity for finding in queried(calls, HEAD + code)] == [Severity.INFO]
+
+
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [

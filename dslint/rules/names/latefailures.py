@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from dslint.core.finding import Severity
-from dslint.python.events import Alt, Node, Try
+from dslint.python.events import Try
 from dslint.python.source import Module
 from dslint.rules.runs import Happening
 
@@ -48,18 +47,6 @@ def is_caught_on_way(found: Happening, *names: str) -> bool:
         isinstance(node, Try) and isinstance(node.node, ast.Try) and catches(node.node.handlers, *names)
         for node in found.around
     )
-
-
-def severity_of(found: Happening) -> Severity:
-    """Return an error where every run comes to the event, a warning where an option or the data decides."""
-    is_sure = found.entry.kind == "script" and all(map(_is_passed, found.around))
-    return Severity.ERROR if is_sure else Severity.WARNING
-
-
-def _is_passed(node: Node) -> bool:
-    if isinstance(node, Alt):
-        return not node.then_lanes & node.else_lanes
-    return not isinstance(node, Try)
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -46,11 +46,28 @@ def is_asked(module: Module, node: ast.AST) -> bool:
 
 
 def severity(found: Happening) -> Severity:
-    """Return how sure it is that a run comes to an event: an error where neither options nor data decide on a way."""
+    """Return how sure it is that a run comes to an event: an error where neither options nor data decide on a way.
+
+    A note where a text chooses among several: `if args.dataset == "coco"`, in code that a script takes over as a whole
+    and uses a part of.
+    """
+    below = Severity.INFO if any(map(_is_one_of_many, found.around)) else Severity.WARNING
     if found.entry.kind != "script" or found.event.may:
-        return Severity.WARNING
+        return below
     ways = deciding(found.entry.tree, found.event)
-    return Severity.ERROR if any(all(map(_is_passed, way.tests)) for way in ways) else Severity.WARNING
+    return Severity.ERROR if any(all(map(_is_passed, way.tests)) for way in ways) else below
+
+
+def _is_one_of_many(node: Node) -> bool:
+    """Return whether a test compares something with a text, and nobody knows how it ends."""
+    if not isinstance(node, Alt) or not node.then_lanes & node.else_lanes:
+        return False
+    test = node.asks or getattr(node.node, "test", None)
+    compared = [n for n in ast.walk(test) if isinstance(n, ast.Compare)] if test is not None else []
+    compared = [compare for compare in compared if "argv" not in ast.unparse(compare)]  # a switch
+    sides = [side for compare in compared for side in (compare.left, *compare.comparators)]
+    texts = [n for side in sides for n in ast.walk(side) if isinstance(n, ast.Constant)]
+    return isinstance(node.node, ast.match_case) or any(isinstance(text.value, str) for text in texts)
 
 
 def _is_passed(test: Alt) -> bool:

@@ -28,7 +28,8 @@ from dslint.python.missingfields import MISSING
 from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.names.latefailures import is_caught_on_way, near, severity_of
+from dslint.rules.names.latefailures import is_caught_on_way, near
+from dslint.rules.names.reached import severity
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -115,7 +116,7 @@ def _finding(run: RunQuery, found: Happening, atom: Instance, name: str) -> Find
         f"no parser defines `{name}`: `AttributeError` when a run reaches this line{near(name, names)}",
         hint=f"Add `--{name}` to the parser, or read the option that is meant",
         related=related,
-        severity=severity_of(found),
+        severity=severity(found),
         facts={"option": name},
     )
 

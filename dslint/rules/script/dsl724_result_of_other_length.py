@@ -10,7 +10,8 @@ the queue, loaded and trained: at the first evaluation, at the first batch of it
 
 **When it stays quiet.** A function that returns something else on one of its ways, or that may be another function; a
 `collate_fn`, which may make anything of the items; a data set with a base that nobody knows; a handler of the
-`ValueError`. An error where neither options nor data decide whether a run comes there, a warning otherwise.
+`ValueError`. An error where neither options nor data decide whether a run comes there, a warning otherwise, a note
+where a text chooses among several (`args.dataset == "coco"`).
 
 **Evidence.** CPython 3.11: `ValueError: too many values to unpack (expected 2)`; torch 2.13: the default collate makes
 a list of as many parts of tuples.
