@@ -24,7 +24,7 @@ def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     since = _refused().get(dotted)
     if since is not None and triple(release) >= triple(since):
         return False
-    read = read_as(surface.releases, release)
+    read = _read_for(surface, release)
     return presence(surface, dotted).in_release(read) if read else None
 
 
@@ -63,7 +63,7 @@ def never_changes(surface: Surface, dotted: str) -> bool:
 @lru_cache(maxsize=20_000)
 def signature_in(surface: Surface, dotted: str, release: str) -> Signature | None:
     """The signature of a function in a release; ``None`` where nobody can be sure of it."""
-    read = read_as(surface.releases, release)
+    read = _read_for(surface, release) if dotted not in _overridden() else ""
     found = surface.signature(dotted, read) if read else None
     if found is None or not found.certain:
         return None
@@ -82,6 +82,24 @@ def first_missing(surface: Surface, dotted: str, release: str) -> str:
         if found is not True:
             return name if found is False else ""
     return ""
+
+
+def _read_for(surface: Surface, release: str) -> str:
+    """The release whose names tell those of another one; empty where nobody can be sure."""
+    is_other = release not in surface.releases and surface.library in _unlike_patches()
+    return "" if is_other else read_as(surface.releases, release)
+
+
+@lru_cache(maxsize=1)
+def _unlike_patches() -> frozenset[str]:
+    """Libraries whose patches differ as minor releases do, and of which the last ones alone were read."""
+    return frozenset(row["library"] for row in load_file(CHANGES)["unlike_patches"])
+
+
+@lru_cache(maxsize=1)
+def _overridden() -> frozenset[str]:
+    """Methods of classes that nobody makes: every object is of a class below, whose method takes other arguments."""
+    return frozenset(row["name"] for row in load_file(CHANGES)["overridden_methods"])
 
 
 @lru_cache(maxsize=4096)

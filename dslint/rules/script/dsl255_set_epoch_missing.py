@@ -66,7 +66,7 @@ _OWN_SAMPLER = re.compile(r"curriculum|data_efficiency")
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each sampler that shuffles the items of a training loop that is begun anew, without a new epoch."""
     makers = _makers(run)
-    told = [h.event for h in run.happenings("sets-epoch")] if makers else []
+    told = [h.event for h in run.occurrences("sets-epoch")] if makers else []
     reported: set[int] = set()
     for found in repeated_passes(run) if makers else ():
         for made in makers.get(id(found.loader), ()):

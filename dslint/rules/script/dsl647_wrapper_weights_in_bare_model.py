@@ -59,6 +59,7 @@ META = RuleMeta(
 _OF_OPTIMIZER = ("torch.optim.",)
 _LOADS = re.compile(r"\b(?:load|restore|resume)\w*\(")
 _SAVES = re.compile(r"\btorch\.save\(|\bsave_(?:pretrained|model|checkpoint)\(")
+_NO_MODEL = re.compile(r"(?i)scaler|optim|\bopt\b|sched|sampler|\bloader")
 _PREFIX = "the weights of the wrapper are saved"
 
 
@@ -98,11 +99,17 @@ def _resumed(run: RunQuery, files: Files, states: list[Event]) -> Iterator[Event
         if isinstance(event.node, ast.Call) and any(weights & read and beside & read for weights, beside in kept):
             resumed.add(event.node)
     for event in loads:
-        if event in of_optimizer or event.may or not _has_class(run, event.receiver):
+        if event in of_optimizer or event.may or not _has_class(run, event.receiver) or _is_no_model(event):
             continue
         pieces = files.pieces(event)
         if resumed & loading_calls(pieces) and not is_changed(pieces):
             yield event
+
+
+def _is_no_model(event: Event) -> bool:
+    """Return whether the name of what loads a state says that it has no weights."""
+    loads = event.node.func if isinstance(event.node, ast.Call) else None
+    return isinstance(loads, ast.Attribute) and _NO_MODEL.search(ast.unparse(loads.value)) is not None
 
 
 def _elsewhere(run: RunQuery, saved: list[Weights]) -> Iterator[Finding]:
