@@ -34,7 +34,6 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     """Add the event of a call to the tree."""
     given = {**bound.given, **{f"*{at}": value for at, value in enumerate(bound.extra)}, **bound.extra_keywords}
     tags = tags_of(m, row, base, given, is_open=bound.rest is not None)
-    m.groups += bool(tags & {"default-group", "destroys-group"})
     base = paths.known(m, base) if base is not None else None
     given = {name: paths.known(m, value) for name, value in given.items()}
     event = Event(

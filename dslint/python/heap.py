@@ -180,11 +180,9 @@ class Heap:
         self.keeps_configs = False  # exact about what dictionaries hold, and who reads them (`configdicts.py`)
         self.launch: Launch | None = None  # the command that starts the script, where one is interpreted
         self.generators: dict[Instance, Waiting] = {}  # made and not run yet (`generators.py`)
-        self.groups = 0  # how many process groups were made and destroyed
         self.copies: set[Instance] = set()  # made like another object by a library
         self.parts: dict[Instance, Instance] = {}  # of which unknown object something is an item
         self.restarts: set[ast.AST] = set()  # what made the loaders that generators begin anew, as often as they end
-        self.groups = 0  # how many process groups were made and destroyed
         self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
         self.tries: list[tuple[int, list[Outcome]]] = []

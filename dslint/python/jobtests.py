@@ -8,8 +8,8 @@ import re
 from dslint.python import formulas
 from dslint.python.values import PerRank, Value
 
-# The test that `is_initialized()` is, as a formula: `(HAS_GROUP, groups made and destroyed before)`.
-HAS_GROUP = "has-group"
+# Whether there is a process group, as a test: all calls of one of these are the same one.
+_HAS_GROUP = ("torch.distributed.is_initialized", "deepspeed.comm.is_initialized")
 _WORDS = re.compile(
     r"(?:^|[_\W])(?:dist|distributed|ddp|fsdp|deepspeed|horovod|slurm|torchrun|initiali[sz]ed|available|process(?:es)?|"
     r"world|rank|local_rank|group|multi|multigpu|multinode|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla)(?:$|[_\W\d])",
@@ -27,15 +27,13 @@ def holds_with_group(test: Value | None) -> bool | None:
 
 
 def _is_of_group(atom: object) -> bool:
-    return isinstance(atom, tuple) and bool(atom) and atom[0] == HAS_GROUP
+    return isinstance(atom, tuple) and bool(atom) and atom[0] in _HAS_GROUP
 
 
 def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
     """Return whether a test asks if there are several processes; its other answer is for a run of one."""
     if value is not None and any(isinstance(atom, PerRank) for atom in value.atoms):
         return False  # it counts them, and some jobs take the other way
-    if any(map(_is_of_group, formulas.atoms(formulas.of_test(value)))):
-        return True
     if isinstance(node, ast.Try):  # without a job the question raises
         return any(_WORDS.search(word) for statement in node.body for word in _names(statement, asked=True))
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

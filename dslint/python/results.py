@@ -9,7 +9,6 @@ from dslint.python import attributes, containers, shares
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import COLUMNS, by_rank
 from dslint.python.heap import CONTENT
-from dslint.python.jobtests import HAS_GROUP
 from dslint.python.joins import join, join_all
 from dslint.python.libraries import Returns, Row
 from dslint.python.machine import Machine
@@ -72,9 +71,6 @@ class Place:
         if word in ("int", "float", "str", "bool", "bytes"):
             atom = Unknown(OPAQUE, f"result of `{self.row.path}`", f"builtins.{word}")
             return Value(frozenset((atom,)), self.varies, 0, self.made_by, self._number(), self.origin)  # type: ignore[arg-type]
-        if word == HAS_GROUP:
-            atom = Unknown(OPAQUE, f"result of `{self.row.path}`", "builtins.bool")
-            return Value(frozenset((atom,)), number=(HAS_GROUP, self.m.groups))
         return self.fresh("", at)
 
     def _number(self) -> object:

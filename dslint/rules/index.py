@@ -6543,7 +6543,10 @@ RULES: tuple[RuleInfo, ...] = (
         severity="error",
         summary="a name or submodule is imported from the project's own code, which does not have it",
         module="dslint.rules.script.dsl721_import_of_gone_name",
-        markers=("import",),
+        markers=(
+            "torch|accelerat|deepspeed|lightning|horovod|mmengine|transformers",
+            "import",
+        ),
         fix="none",
         since="0.1.0",
         depends_on_run=True,

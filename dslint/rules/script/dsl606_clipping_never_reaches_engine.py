@@ -72,7 +72,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if plugin is None or not _asks(run, norm) or event.may or id(event.node) in seen:
             continue
         is_bare = plugin.config is None or plugin.config.constants == (None,)
-        if (is_bare and run.likely(norm) != (_DEFAULT,)) or (_lacks(plugin) and not _is_default(run, norm)):
+        if (is_bare and not (norm is not None and norm.constants == (_DEFAULT,))) or (
+            _lacks(plugin) and not _is_default(run, norm)
+        ):
             seen.add(id(event.node))
             yield _finding(run, event, event.nodes.get("max_norm"), plugin)
 
@@ -102,7 +104,7 @@ def _asks(run: RunQuery, norm: Value | None) -> bool:
 
 def _is_default(run: RunQuery, norm: Value | None) -> bool:
     """Return whether the engine clips at this norm anyway: 1.0 with a release that is known to be new."""
-    return run.likely(norm) == (_DEFAULT,) and covers(run.context.deepspeed, ">=0.19.3") == "yes"
+    return norm is not None and norm.constants == (_DEFAULT,) and covers(run.context.deepspeed, ">=0.19.3") == "yes"
 
 
 def _plugin(run: RunQuery, clip: Event) -> Event | None:

@@ -77,7 +77,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _freezes_part(module: Module) -> bool:
-    """Return whether a module may freeze a part of a model, or says of a model itself only at run time that it does."""
+    """Return whether a module may freeze a part of a model."""
     said: list[tuple[ast.expr, ast.expr]] = []
     for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
@@ -86,7 +86,7 @@ def _freezes_part(module: Module) -> bool:
             fields = [target for target in node.targets if isinstance(target, ast.Attribute)]
             said += [(target.value, node.value) for target in fields if target.attr == "requires_grad"]
     told = [(base, value.value if isinstance(value, ast.Constant) else None) for base, value in said]
-    return any(value is None or (not value and _PART.search(ast.unparse(base))) for base, value in told)
+    return any(not value and _PART.search(ast.unparse(base)) for base, value in told)
 
 
 def _has_pretrained(run: RunQuery, wrap: Event) -> bool:

@@ -3,7 +3,7 @@
 **What.** The script of a job of several processes declares an option (`add_argument`, or a field of a dataclass that a
 parser fills), and no code of the run reads `args.weight_decay`. The usual cases are a number that is written out where
 the option was meant, `AdamW(..., weight_decay=0.1)`, and a feature that was copied from another project by its options
-alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. A command that passes the option is shown.
+alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. A warning where a command passes the option, else a note.
 
 **Why it hurts.** The command line states a setting that the run does not have. Nothing is refused and nothing is
 logged: the job of many GPUs trains with another number, and a sweep over the option repeats one run.
@@ -215,6 +215,7 @@ def _finding(run: RunQuery, option: Option, places: tuple[Location, ...], module
             *((run.location(*written, "a value is written out here"),) if written is not None else ()),
             *(place.labelled("passed here") for place in places[:2]),
         ),
+        severity=None if places else Severity.INFO,
         facts={"option": option.dest},
     )
 

@@ -37,7 +37,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="a name or submodule is imported from the project's own code, which does not have it",
-    markers=(r"import",),
+    markers=(r"torch|accelerat|deepspeed|lightning|horovod|mmengine|transformers", r"import"),
     references=("https://docs.python.org/3/reference/simple_stmts.html#the-import-statement",),
     depends_on_run=True,
 )
