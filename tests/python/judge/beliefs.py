@@ -49,6 +49,8 @@ from .worlds import Job
 
 # Tags of rows whose calls are events for some arguments only.
 _QUIET = frozenset((READS,))
+# What Python may refuse on one of several ways is no call that a run records.
+_REFUSED = frozenset(("refused-call", "refused-unpacking", "missing-attribute", "missing-field"))
 # How deep the contents of containers are kept and compared.
 DEPTH = 3
 
@@ -391,7 +393,7 @@ class EngineBelief:
 
     def counts(self, event: Event) -> bool:
         top = event.api.partition(".")[0]
-        if not is_recorded(event.api):
+        if not is_recorded(event.api) or event.tags & _REFUSED:
             return False
         return isinstance(event.node, ast.Call) and top not in sys.stdlib_module_names and top != "builtins"
 
