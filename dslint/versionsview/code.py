@@ -81,7 +81,7 @@ class CodeReader:
             return
         if not needs.read:
             usual = (release.version for release in releases_of(distribution_of(package)) if not release.is_yanked)
-            needs.read = {release: read for release in usual if (read := read_as(surface.releases, release))}
+            needs.read = {release: read for release in usual if (read := read_as(surface, release))}
         standing_for: dict[str, list[str]] = {}
         for release, read in needs.read.items():
             standing_for.setdefault(read, []).append(release)

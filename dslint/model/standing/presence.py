@@ -24,7 +24,7 @@ def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     since = _refused().get(dotted)
     if since is not None and triple(release) >= triple(since):
         return False
-    read = _read_for(surface, release)
+    read = read_as(surface, release)
     return presence(surface, dotted).in_release(read) if read else None
 
 
@@ -63,7 +63,7 @@ def never_changes(surface: Surface, dotted: str) -> bool:
 @lru_cache(maxsize=20_000)
 def signature_in(surface: Surface, dotted: str, release: str) -> Signature | None:
     """The signature of a function in a release; ``None`` where nobody can be sure of it."""
-    read = _read_for(surface, release) if dotted not in _overridden() else ""
+    read = read_as(surface, release) if dotted not in _overridden() else ""
     found = surface.signature(dotted, read) if read else None
     if found is None or not found.certain:
         return None
@@ -84,10 +84,13 @@ def first_missing(surface: Surface, dotted: str, release: str) -> str:
     return ""
 
 
-def _read_for(surface: Surface, release: str) -> str:
-    """The release whose names tell those of another one; empty where nobody can be sure."""
+def read_as(surface: Surface, release: str) -> str:
+    """The release that was read and stands for another one: itself, else the nearest patch of the same minor release.
+
+    Empty where none was read, or where nobody can be sure: the patches of some libraries differ as minor releases do.
+    """
     is_other = release not in surface.releases and surface.library in _unlike_patches()
-    return "" if is_other else read_as(surface.releases, release)
+    return "" if is_other else _nearest(surface.releases, release)
 
 
 @lru_cache(maxsize=1)
@@ -103,11 +106,7 @@ def _overridden() -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def read_as(releases: tuple[str, ...], release: str) -> str:
-    """The release that was read and stands for another one: itself, else the nearest patch of the same minor release.
-
-    Patches of a minor release that differ in their names are all read. Empty where none was.
-    """
+def _nearest(releases: tuple[str, ...], release: str) -> str:
     if release in releases:
         return release
     wanted = triple(release)

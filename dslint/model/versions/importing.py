@@ -132,7 +132,7 @@ def _read(package: str, release: str) -> str:
     from dslint.model.standing.presence import read_as
 
     found = surface(package)
-    return read_as(found.releases, release) if found is not None else release
+    return read_as(found, release) if found is not None else release
 
 
 def _holds(need: Need, package: str, installed: Mapping[str, str], packages: Mapping[str, str]) -> bool:

@@ -40,7 +40,7 @@ def asks_of(library: str, release: str) -> tuple[Ask, ...]:
     found = surface(library)
     if found is None or library not in _table():
         return ()
-    read = read_as(found.releases, release)
+    read = read_as(found, release)
     places = {each: place for place, each in enumerate(found.releases)}
     return tuple(_asked(_table()[library], places, read)) if read in places else ()
 

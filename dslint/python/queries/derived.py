@@ -178,10 +178,6 @@ def _single(target: ast.expr) -> Iterator[ast.expr]:
         yield target.value if isinstance(target, ast.Starred) else target
 
 
-def _is_field(target: ast.expr) -> bool:
-    return isinstance(target, ast.Attribute)
-
-
 def _assigned(scope: ast.AST, name: str, *, by_field: bool = False) -> Iterator[ast.expr | ast.stmt]:
     """Yield what a scope binds to a name: values and functions."""
     for node in ast.walk(scope):
@@ -189,7 +185,8 @@ def _assigned(scope: ast.AST, name: str, *, by_field: bool = False) -> Iterator[
             yield node
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            targets = [t for target in targets for t in _single(target) if not (by_field and _is_field(t))]
+            fields = ast.Attribute if by_field else ()
+            targets = [t for target in targets for t in _single(target) if not isinstance(t, fields)]
             if any(isinstance(n, ast.Name) and n.id == name for target in targets for n in ast.walk(target)):
                 yield node.value
         elif isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):

@@ -135,7 +135,8 @@ def is_blind(run: RunQuery, source: Source) -> bool:
 
 def draws(module: Module, node: ast.AST) -> bool:
     """Return whether code draws numbers from a generator of the process, also by names that it was imported by."""
-    return _DRAWS.search(_TEXT.sub("", spelled(module.tree, node))) is not None
+    text = _TEXT.sub("", ast.unparse(node))
+    return _DRAWS.search(text) is not None or _DRAWS.search(_TEXT.sub("", spelled(module.tree, node))) is not None
 
 
 def knows_no_rank(run: RunQuery, source: Source) -> bool:

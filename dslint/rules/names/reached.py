@@ -11,30 +11,21 @@ from dslint.python.jobtests import asks_for_job
 from dslint.python.launches import names_in
 from dslint.python.queries.order import deciding
 from dslint.python.source import Module
+from dslint.rules.names.latefailures import catches
 from dslint.rules.runs import Happening
 
-_CATCHES = frozenset({"Exception", "BaseException"})
 # Who asks what something takes or has before using it.
 _ASKS = re.compile(r"\bsignature\(|getfullargspec\(|co_varnames|__code__|\bhasattr\(")
 
 
 def is_caught(found: Happening, *kinds: str) -> bool:
     """Return whether a handler around catches the exception, by its name or a class above it."""
-    caught = _CATCHES | {*kinds}
-    for parent in found.around:
-        handlers = getattr(parent.node, "handlers", ()) if isinstance(parent, Try) else ()
-        if any(_names(handler.type) & caught for handler in handlers):
-            assert isinstance(parent, Try)
-            if any(node is found.event for node in walk(parent.body)):
-                return True
-    return False
-
-
-def _names(kind: ast.expr | None) -> set[str]:
-    if kind is None:
-        return set(_CATCHES)
-    parts = kind.elts if isinstance(kind, ast.Tuple) else [kind]
-    return {ast.unparse(part).rpartition(".")[2] for part in parts}
+    return any(
+        isinstance(parent, Try)
+        and catches(getattr(parent.node, "handlers", ()), *kinds)
+        and any(node is found.event for node in walk(parent.body))
+        for parent in found.around
+    )
 
 
 def is_asked(module: Module, node: ast.AST) -> bool:

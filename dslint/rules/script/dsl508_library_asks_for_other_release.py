@@ -92,7 +92,7 @@ def _asks(view: LibraryUses, call: LibraryCall, release: str) -> Iterator[Ask]:
     last = call.dotted.rpartition(".")[2]
     ends = [end for library, name, argument, end in _REACHED
             if library == call.library and name == last and (not argument or _is_set(call, argument))]  # fmt: skip
-    home = surface.canonical(call.dotted, read_as(surface.releases, release)) or call.dotted
+    home = surface.canonical(call.dotted, read_as(surface, release)) or call.dotted
     made = {f"{home}{end}" for end in _MAKES}
     for ask in asks_of(call.library, release):
         is_called = ask.place in made and (ask.kind == "asks" or _is_asked_for(call, ask))

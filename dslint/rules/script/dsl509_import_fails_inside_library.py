@@ -85,7 +85,7 @@ def _failure(view: LibraryUses, name: str, releases: Mapping[str, str], found: E
     release = releases.get(distribution)
     if surface is None or release is None:
         return None
-    home = (surface.canonical(name, read_as(surface.releases, release)) or "").rpartition(".")[0]
+    home = (surface.canonical(name, read_as(surface, release)) or "").rpartition(".")[0]
     module = next((loaded for pattern, loaded in _LOADED if pattern.match(home)), home)
     if not module or module == library:
         return None

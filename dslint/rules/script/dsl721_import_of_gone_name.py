@@ -46,7 +46,6 @@ _CAUGHT = ("ImportError", "ModuleNotFoundError")
 _ASKS = re.compile(r"(?i)TYPE_CHECKING|available|installed|version|platform|find_spec|has_|exists|import|support")
 # Modules that a build makes.
 _MADE = re.compile(r"(?i)_?version$|_pb2(?:_grpc)?$|^_C$|_cuda$|_ext$|_cpp$|build|generated")
-_PATHS = re.compile(r"\bsys\.path\b|\bPYTHONPATH\b")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -107,16 +106,8 @@ class _Imports:
             if name == "*" or name in known or any(self._is_part(owner, name) for owner in owners):
                 continue
             if not self._is_set(name):
-                shown = posixpath.basename(owners[0].path)
-                shown = (
-                    f"{posixpath.basename(posixpath.dirname(owners[0].path))}/{shown}"
-                    if shown == "__init__.py"
-                    else shown
-                )
-                yield (
-                    f"`{shown}` has no `{name}`: `ImportError` when a run reaches this import{near(name, known)}",
-                    owners[0],
-                )
+                lacks = f"`{_shown(owners[0])}` has no `{name}`"
+                yield f"{lacks}: `ImportError` when a run reaches this import{near(name, known)}", owners[0]
 
     def _owners(self, module: Module, home: str) -> list[Module]:
         """Return the modules of the project that an import may mean; none where nobody knows which."""
@@ -203,6 +194,12 @@ class _Imports:
         if len(owners) != 1 or not owners[0].is_package or self._names.of(owners[0]) is None:
             return None
         return posixpath.dirname(path)
+
+
+def _shown(module: Module) -> str:
+    """Return the name of a file, with its folder where the name alone says nothing."""
+    folder, name = posixpath.split(module.path)
+    return f"{posixpath.basename(folder)}/{name}" if name == "__init__.py" else name
 
 
 def _is_asked(module: Module, node: ast.AST) -> bool:

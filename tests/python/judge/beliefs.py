@@ -49,8 +49,6 @@ from .worlds import Job
 
 # Tags of rows whose calls are events for some arguments only.
 _QUIET = frozenset((READS,))
-# What Python may refuse on one of several ways is no call that a run records.
-_REFUSED = frozenset(("refused-call", "refused-unpacking", "missing-attribute", "missing-field"))
 # How deep the contents of containers are kept and compared.
 DEPTH = 3
 
@@ -393,7 +391,8 @@ class EngineBelief:
 
     def counts(self, event: Event) -> bool:
         top = event.api.partition(".")[0]
-        if not is_recorded(event.api) or event.tags & _REFUSED:
+        # An event without a path is no call of a library: what Python may refuse on one of several ways.
+        if not event.api or not is_recorded(event.api):
             return False
         return isinstance(event.node, ast.Call) and top not in sys.stdlib_module_names and top != "builtins"
 
