@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.testfiles import TEST_FILE
+from dslint.core.testfiles import is_test
 from dslint.rules.own import METAS
 from dslint.rules.registry import BY_CODE
 
@@ -68,7 +68,7 @@ def _kind(path: str, named: Collection[str], roots: Sequence[str], has_scripts: 
         kind = next((kind for pattern, kind in _FOLDERS if pattern.fullmatch(folder.lower())), "")
         if kind or is_copy(os.path.join(root, *folders[: index + 1]), root):
             return kind or COPY
-    if TEST_FILE.search(path):
+    if is_test(path, _text(path)):
         return TEST
     return NOTEBOOK if file.endswith(".ipynb") and has_scripts else ""
 
@@ -91,12 +91,14 @@ def _calls_itself(root: str, name: str) -> bool:
     """Return whether the project that the user looks at is this library."""
     if os.path.basename(root).lower() == name:
         return True
-    for file in ("pyproject.toml", "setup.py", "setup.cfg"):
-        try:
-            with open(os.path.join(root, file), encoding="utf-8", errors="replace") as stream:
-                text = stream.read()
-        except OSError:
-            continue
-        if name in {found.replace("-", "_").lower() for found in _NAME.findall(text)}:
-            return True
-    return False
+    texts = (_text(os.path.join(root, file)) for file in ("pyproject.toml", "setup.py", "setup.cfg"))
+    return any(name in {found.replace("-", "_").lower() for found in _NAME.findall(text)} for text in texts)
+
+
+def _text(path: str) -> str:
+    """Return the text of a file; empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

@@ -15,7 +15,7 @@ import libcst as cst
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location, Span
-from dslint.core.testfiles import TEST_FILE
+from dslint.core.testfiles import is_test
 from dslint.model.context import Context
 from dslint.parse.python import ScriptDoc
 from dslint.parse.tree import Loop, Tree
@@ -42,9 +42,7 @@ class ScriptContext:
     @cached_property
     def is_test(self) -> bool:
         """The file is run by pytest or unittest: by its name and by what it defines."""
-        if TEST_FILE.search(str(self.doc.path)) is None:
-            return False
-        return any(f.name.value.startswith("test") for f in self.tree.every(cst.FunctionDef))
+        return is_test(str(self.doc.path), self.doc.source.text)
 
     # -- text and places ----------------------------------------------------------------------------------------
 

@@ -65,6 +65,14 @@ def test_errors_beside_the_work_are_notes(path: str, aside: str) -> None:
     assert (f"since this is in {aside}" in stuck.message) is bool(aside)
 
 
+def test_a_script_for_evaluation_is_no_test() -> None:
+    guarded = STUCK.replace("\n\nmain()", '\n\nif __name__ == "__main__":\n    main()')
+    _write("tools/test_net.py", guarded)
+    _write("tools/test_all.py", guarded + "\n\ndef test_main():\n    main()\n")
+    found = _found(["."], select=["DSL201"])
+    assert {f.location.path: f.aside for f in found} == {"tools/test_net.py": "", "tools/test_all.py": "a test"}
+
+
 @pytest.mark.parametrize("asked", ["legacy/train.py", "legacy"])
 def test_what_is_named_is_no_aside(asked: str) -> None:
     _write("legacy/train.py")

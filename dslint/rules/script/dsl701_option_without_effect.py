@@ -3,7 +3,8 @@
 **What.** The script of a job of several processes declares an option (`add_argument`, or a field of a dataclass that a
 parser fills), and no code of the run reads `args.weight_decay`. The usual cases are a number that is written out where
 the option was meant, `AdamW(..., weight_decay=0.1)`, and a feature that was copied from another project by its options
-alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. A warning where a command passes the option, else a note.
+alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. Options that no command
+passes are one finding for a parser.
 
 **Why it hurts.** The command line states a setting that the run does not have. Nothing is refused and nothing is
 logged: the job of many GPUs trains with another number, and a sweep over the option repeats one run.
@@ -11,8 +12,8 @@ logged: the job of many GPUs trains with another number, and a sweep over the op
 **Fix.** Read the option where it belongs, or take it out of the parser, so that a command which passes it is refused.
 
 **When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
-read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; many
-such options, or all of them, which says that they are read in another way.
+read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; more
+than a dozen such options, or half of all, which says that they are read in another way.
 
 **Evidence.** Python's `argparse`: what nobody reads changes nothing.
 """
@@ -20,6 +21,7 @@ such options, or all of them, which says that they are read in another way.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -27,11 +29,11 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.commandlines import CommandLine
 from dslint.python.events import Event
-from dslint.python.names import names_of
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
-from dslint.python.values import Instance, Tuple
+from dslint.python.values import Tuple
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.names.wholearguments import hands_on
 from dslint.rules.ranks.intent import says_several
 from dslint.rules.ranks.otherscripts import texts_of_others
 from dslint.rules.runs import RunQuery
@@ -48,46 +50,47 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="nothing reads the option: there is nothing to run",
 )
-# More of them than this, and they are read in another way: of those that commands pass, and of all.
-_MOST_PASSED, _MOST = 3, 6
+# More of them than this, or half of all, and they are read in another way: of those that commands pass, and of all.
+_MOST_PASSED, _MOST = 3, 12
+# So many are named in one headline.
+_NAMED = 3
 # What launchers pass to every process, or DeepSpeed reads from the arguments that it is given.
 _READ_ELSEWHERE = re.compile(r"(?i)(?:local|node|global)?_?rank|world_size|deepspeed\w*|deepscale\w*|help|version")
-# Names under which code keeps the arguments of a command line, besides the variable that takes them.
-_HOLDERS = re.compile(r"(?i)(?:\w*_)?(?:args?|argv|opts?|options|arguments|hparams|hps|flags|namespace)")
-_WHOLE = frozenset(("vars", "asdict", "dict", "create", "from_argparse_args", "Namespace", "deepcopy", "copy"))
-_WHOLE_METHODS = frozenset(("to_dict", "_get_kwargs", "items", "values", "keys", "update"))
-_BY_NAME = frozenset(("getattr", "setattr", "hasattr"))
-# What only writes down.
-_LOGS = re.compile(
-    r"(?i)print|log|info|dump|write|save|\binit|summary|pformat|hparam|config\.update|format|str|join|sorted|items"
-)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each option of a command that the code does not read."""
     modules = run.machine.program.modules()
-    if not says_several(run, modules):
+    if not says_several(run, modules) and not any(run.happenings("training-arguments")):
         return
     for found in run.happenings("parses-arguments"):
         line = found.event.command_line
-        if line is None or not line.parses or line.own_words or not _stays_here(run, found.event, modules):
+        if line is None or not line.parses or line.own_words or not _stays_here(found.event, modules):
             continue
-        known = _of_libraries(run, line)
-        unread = [(o, _passed(run, o)) for o in _options(line) if o.dest not in known and not _is_read(o, modules)]
-        is_other_way = len(unread) > _MOST or sum(bool(places) for _, places in unread) > _MOST_PASSED
-        if not unread or is_other_way or not _reads_some(line, modules):
-            continue
-        others = _imported_texts(run, modules)
-        for option, places in unread:
-            if not any(re.search(rf"\b{re.escape(option.dest)}\b", text) for text in others) and not _is_shared(
-                run, option
-            ):
-                yield _finding(run, option, places, modules)
+        known, options = _of_libraries(run, line), list(_options(line))
+        unread = [(o, _passed(run, o)) for o in options if o.dest not in known and not _is_read(o, modules)]
+        passed = [places for _, places in unread if places]
+        if unread and len(passed) <= _MOST_PASSED and len(unread) <= min(_MOST, len(options) // 2):
+            others = _imported_texts(run, modules)
+            yield from _told(run, [(o, places) for o, places in unread if not _is_elsewhere(run, o, others)], modules)
 
 
-def _reads_some(line: CommandLine, modules: list[Module]) -> bool:
-    """Return whether the run reads some option: a script that reads none is part of something else."""
-    return any(_is_read(option, modules) for option in _options(line))
+def _told(run: RunQuery, unread: list[tuple[Option, tuple[Location, ...]]], modules: list[Module]) -> Iterator[Finding]:
+    """Yield a finding for each option that a command passes, and one for the others of a file."""
+    others: dict[str, list[Option]] = {}
+    for option, places in unread:
+        if places:
+            yield _passed_one(run, option, places, modules)
+        else:
+            others.setdefault(option.location.path, []).append(option)
+    for options in others.values():
+        yield _unpassed(run, options, modules)
+
+
+def _is_elsewhere(run: RunQuery, option: Option, others: list[str]) -> bool:
+    """Return whether a file that the run has not read may read an option."""
+    word = re.compile(rf"\b{re.escape(option.dest)}\b")
+    return any(map(word.search, others)) or _is_shared(run, option)
 
 
 def _options(line: CommandLine) -> Iterator[Option]:
@@ -110,62 +113,16 @@ def _passed(run: RunQuery, option: Option) -> tuple[Location, ...]:
     return passed.origins if passed is not None else ()
 
 
-def _stays_here(run: RunQuery, event: Event, modules: list[Module]) -> bool:
+def _stays_here(event: Event, modules: list[Module]) -> bool:
     """Return whether the arguments certainly go nowhere as a whole."""
     atoms = list(event.result.atoms) if event.result is not None else []
     atoms += [inner for atom in atoms if isinstance(atom, Tuple) for value in atom.items for inner in value.atoms]
-    if not atoms or any(isinstance(atom, Instance) and atom in run.machine.escaped for atom in atoms):
+    if not atoms:
         return False
     taken = event.module.parents.get(event.node)
     targets = taken.targets if isinstance(taken, ast.Assign) else []
     names = {last_name(name) for target in targets for name in ast.walk(target)} - {""}
-    return not any(_hands_on(module, names) for module in modules)
-
-
-def _hands_on(module: Module, names: set[str]) -> bool:
-    """Return whether code takes all arguments at once other than to write them down, or by names that it computes."""
-
-    def holds(node: ast.AST) -> bool:
-        name = last_name(node)
-        if isinstance(node, ast.Name) and _is_dict(module, node):
-            return False
-        return name in names or _HOLDERS.fullmatch(name) is not None
-
-    for call in module.nodes_of(ast.Call):
-        name, first = last_name(call.func), call.args[0] if call.args else None
-        if any(keyword.arg is None and holds(keyword.value) for keyword in call.keywords):
-            return True
-        if name in _WHOLE_METHODS and isinstance(call.func, ast.Attribute) and holds(call.func.value):
-            return True
-        if first is None or not holds(first):
-            continue
-        if name in _BY_NAME and len(call.args) > 1 and not isinstance(call.args[1], ast.Constant):
-            return True
-        if name in _WHOLE and not _is_logged(call, module.parents):
-            return True
-    fields = module.attributes.get("__dict__", ())
-    return any(holds(node.value) and not _is_logged(node, module.parents) for node in fields)
-
-
-def _is_dict(module: Module, node: ast.Name) -> bool:
-    """Return whether a name holds a dictionary that the module writes out: `extra_args = dict(fused=True)`."""
-    made = names_of(module.tree).behind(node)
-    while isinstance(made, ast.IfExp):
-        made = made.body
-    return isinstance(made, ast.Dict) or (
-        isinstance(made, ast.Call) and not made.args and ast.unparse(made.func) == "dict"
-    )
-
-
-def _is_logged(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Return whether something is handed to calls that write it down, and to no other."""
-    calls: list[str] = []
-    while (parent := parents.get(node)) is not None and not isinstance(parent, ast.stmt):
-        if isinstance(parent, ast.Call) and node is not parent.func:
-            calls.append(ast.unparse(parent.func))
-        node = parent
-    is_loop = isinstance(parent, ast.For) and any(_LOGS.search(ast.unparse(n)) for n in parent.body)
-    return is_loop or (bool(calls) and all(_LOGS.search(name) for name in calls))
+    return not any(hands_on(module, names) for module in modules)
 
 
 def _is_read(option: Option, modules: list[Module]) -> bool:
@@ -204,20 +161,39 @@ def _imported_texts(run: RunQuery, modules: list[Module]) -> list[str]:
     return found
 
 
-def _finding(run: RunQuery, option: Option, places: tuple[Location, ...], modules: list[Module]) -> Finding:
-    written = next(_written(option, modules), None)
-    who = "the command that" if places else "whoever"
+def _passed_one(run: RunQuery, option: Option, places: tuple[Location, ...], modules: list[Module]) -> Finding:
     return META.finding(
         option.location,
-        f"`{option.name}` is parsed and never read: {who} passes it changes nothing",
+        f"`{option.name}` is parsed and never read: the command that passes it changes nothing",
         hint=f"Read `{option.dest}` where it belongs, or remove the option",
-        related=(
-            *((run.location(*written, "a value is written out here"),) if written is not None else ()),
-            *(place.labelled("passed here") for place in places[:2]),
-        ),
-        severity=None if places else Severity.INFO,
+        related=(*_instead(run, option, modules), *(place.labelled("passed here") for place in places[:2])),
         facts={"option": option.dest},
     )
+
+
+def _unpassed(run: RunQuery, options: list[Option], modules: list[Module]) -> Finding:
+    names = [f"`{option.name}`" for option in options]
+    if len(names) > _NAMED + 1:
+        names[_NAMED:] = [f"{len(names) - _NAMED} more"]
+    shown = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    be, them = ("is", "it") if len(names) == 1 else ("are", "them")
+    return META.finding(
+        options[0].location,
+        f"{shown} {be} parsed and never read: whoever passes {them} changes nothing",
+        hint=f"Read {them} where {'it belongs' if them == 'it' else 'they belong'}, or remove {them} from the parser",
+        related=(
+            *(place for option in options for place in _instead(run, option, modules)),
+            *(option.location.labelled("never read, too") for option in options[1:]),
+        ),
+        facts={"option": options[0].dest},
+    )
+
+
+def _instead(run: RunQuery, option: Option, modules: list[Module]) -> list[Location]:
+    """Return the place where a constant is given to something of the name of an option, if there is one."""
+    return [
+        run.location(*place, "a value is written out here") for place in itertools.islice(_written(option, modules), 1)
+    ]
 
 
 def _written(option: Option, modules: list[Module]) -> Iterator[tuple[Module, ast.AST]]:
@@ -341,6 +317,18 @@ EXAMPLES = (
     bad("other options of another call are unpacked", {
         "train.py": (_TRAIN % ("", _WRITTEN + ", **more_args")).replace(
             "    model = D", "    more_args = dict(eps=1e-6)\n    model = D"), "run.sh": _RUN}, "train.py:11"),
+    bad("several that no command passes are one finding", {
+        "train.py": (_TRAIN % ("", _WRITTEN)).replace(
+            "    return parser", '    parser.add_argument("--ema", action="store_true")\n'
+            '    parser.add_argument("--seed", default=0)\n    return parser').replace(
+            "    dist.init", "    torch.manual_seed(args.seed)\n    dist.init"),
+        "run.sh": _RUN.replace(" --weight_decay 0.01", "")}, "train.py:11"),
+    bad("all arguments are kept in a file by a name of their own", {
+        "train.py": _TRAIN % (_KEPT.replace("    json.dump(args.__dict__", "    kept = vars(args)\n    json.dump(kept"),
+                              _WRITTEN), "run.sh": _RUN}, "train.py:18"),
+    good("a name of its own goes on", {
+        "train.py": _TRAIN % (_USED.replace("dict(vars(args))", "kept").replace(
+            "    return", "    kept = vars(args)\n    return"), _WRITTEN), "run.sh": _RUN}),
     bad("all arguments are kept in a file", {
         "train.py": _TRAIN % (_KEPT, _WRITTEN), "run.sh": _RUN}, "train.py:17"),
     good("nothing speaks of several processes", {
