@@ -5,12 +5,12 @@
 
 **Why it hurts.** `find` gives -1 where the text is missing, and -1 is true; it gives 0, which is false, where the text
 begins with it. The test holds for nearly everything: no parameter is frozen, every one is left out of weight decay, all
-keys of a checkpoint are renamed. Nothing raises, and the option behind the test has no effect.
+keys of a checkpoint are renamed. Nothing raises, and the option that the test serves has no effect.
 
 **Fix.** `if "conv2." in name:`, or `name.startswith("conv2.")` where the beginning is meant.
 
 **When it stays quiet.** A `find` that is no method of a text (`root.find("node")` of an XML tree, `soup.find("a")`);
-a position that is compared (`name.find("bias") == 0`, `>= 0`), kept or handed on; scripts that train nothing.
+a position that is compared (`name.find("bias") == 0`, `>= 0`), kept or passed to a call; scripts that train nothing.
 
 **Evidence.** Python's `str.find`: "Return -1 if sub is not found"; `bool(-1)` is true.
 """
