@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MOST_RUNS = 4
 # So many launch commands are named beside a finding.
 _NAMED = 3
+# Options that a job on several machines passes.
+_MACHINES = re.compile(r"(?:^|_)(?:n|num|number)?_?(?:of_)?(?:nodes?|nnodes|machines|shards)$")
 
 
 @dataclass
@@ -191,11 +194,18 @@ def _dead(runs: Sequence[Run]) -> Iterator[tuple[list[ast.stmt], str]]:
 def supposed(
     job: Job, source: SourceFile, tree: ast.Module, modules: Project | None, runs: Sequence[Run]
 ) -> Supposed | None:
-    """What runs when somebody passes the options that all commands leave out, if it may concern other ranks."""
+    """What runs when somebody passes the options that all commands leave out, if it may concern other ranks.
+
+    A job on several machines passes theirs, whatever is behind them.
+    """
     query = runs[0].query
     relevance = query.machine.program.relevance(query.machine)
     module = Module(source, tree)
-    options = {option for body, option in _dead(runs) if option and any(relevance.of(n, module) for n in body)}
+    options = {
+        option
+        for body, option in _dead(runs)
+        if option and (_MACHINES.search(option) or any(relevance.of(n, module) for n in body))
+    }
     if not options:
         return None
     known = common([launch for run in runs for launch in run.launches])

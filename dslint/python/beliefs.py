@@ -18,7 +18,7 @@ from dslint.python.project import Project
 from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.stack import deep_calls
-from dslint.python.values import ClassAtom, Instance, Value
+from dslint.python.values import ClassAtom, Const, Instance, Value
 from dslint.python.vocabulary import Vocabulary
 
 
@@ -94,6 +94,14 @@ class Beliefs:
         found = self._values.get(id(node))
         return bool(found and found.atoms) and all(
             isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom) and not self._class(atom)
+            for atom in (found.atoms if found is not None else ())
+        )
+
+    def is_text(self, node: ast.expr) -> bool:
+        """Return whether an expression certainly holds a text."""
+        found = self._values.get(id(node))
+        return bool(found and found.atoms) and all(
+            isinstance(atom.value, str) if isinstance(atom, Const) else getattr(atom, "type", "") == "builtins.str"
             for atom in (found.atoms if found is not None else ())
         )
 

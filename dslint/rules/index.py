@@ -6601,6 +6601,20 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL727",
+        name="text-find-as-truth",
+        kind="script",
+        severity="warning",
+        summary="the position that `text.find(...)` gives is used as a truth value: -1 is true",
+        module="dslint.rules.script.dsl727_text_find_as_truth",
+        markers=(
+            "\\.r?find\\(",
+            "torch|deepspeed|accelerat|transformers|lightning",
+        ),
+        fix="none",
+        since="0.1.0",
+    ),
+    RuleInfo(
         code="DSL730",
         name="rate-scaled-after-restore",
         kind="script",

@@ -198,6 +198,11 @@ class ScriptContext:
         found = self._expression(node)
         return found is not None and self._beliefs.is_own(found)
 
+    def is_text(self, node: cst.CSTNode) -> bool:
+        """An expression certainly holds a text, whichever."""
+        found = self._expression(node)
+        return found is not None and self._beliefs.is_text(found)
+
     def tags(self, call: cst.Call) -> frozenset[str]:
         """What a call of a library is known for (``schemas/libraries/README.md``): ``collective``, ``saves``, ..."""
         found = self.plain(call)

@@ -7,8 +7,8 @@
 converter that reads the text, such as `type=lambda text: text.lower() in ("1", "true", "yes")`.
 
 **When it stays quiet.** Dataclass fields that `HfArgumentParser` reads (it converts the text), and `type=bool` of other
-calls. It is a note while nobody passes a value, and a warning where the launch command of the script passes one that
-means false.
+calls. It is a warning where the default is true, since no word of a command switches the option off, and where the
+launch command of the script passes a value that means false; else a note.
 
 **Evidence.** Two processes with `--flag False`: both get `True`; with `BooleanOptionalAction` and `--no-flag` both get
 `False`. Python `argparse`: "The `bool()` function is not recommended as a type converter".
@@ -46,7 +46,7 @@ EXAMPLES = (
             "train.py": _HEAD + "options = {'default': True}\noptions['type'] = bool\n"
             "parser.add_argument('--use_flash', **options)\nargs = parser.parse_args()\n"
         },
-        at="train.py:5 info",
+        at="train.py:5 warning",
     ),
     good(
         "an option that may be replaced",
@@ -55,7 +55,12 @@ EXAMPLES = (
             "parser.add_argument('--use_flash', **options)\nargs = parser.parse_args()\n"
         },
     ),
-    bad("a flag that cannot be switched off", {"train.py": _HEAD + _BOOL}, at="train.py:4 info"),
+    bad("a flag that cannot be switched off", {"train.py": _HEAD + _BOOL}, at="train.py:4 warning"),
+    bad(
+        "a flag that is off by default",
+        {"train.py": _HEAD + _BOOL.replace("True", "False")},
+        at="train.py:4 info",
+    ),
     bad(
         "the launch command passes False",
         {
@@ -66,7 +71,10 @@ EXAMPLES = (
     ),
     bad(
         "a value that means what it does: a note",
-        {"train.py": _HEAD + _BOOL, "run.sh": "torchrun --nproc_per_node 8 train.py --use_flash True\n"},
+        {
+            "train.py": _HEAD + _BOOL.replace("True", "False"),
+            "run.sh": "torchrun --nproc_per_node 8 train.py --use_flash True\n",
+        },
         at="train.py:4 info",
     ),
     good(
@@ -116,13 +124,17 @@ class Check(ScriptCheck):
         name = next((f for f in flags if isinstance(f, str) and f.startswith("--")), "--flag")
         passed = self._passed(node, name)
         is_inverted = passed.is_known and str(passed.value).lower() in _FALSE
+        # Whatever text is passed, the option stays as it is.
+        is_stuck = self.ctx.constant(self.ctx.argument(node, "default")).get_or(None) is True
         given = f"the launch command passes `{passed.value}`" if is_inverted else f"`{name} False`"
+        ends = f", yet `{name}` is switched on" if is_inverted else " switches the flag on"
+        if is_stuck and not is_inverted:
+            given, ends = f"`{name}` is on by default", ", and no value switches it off"
         self.report(
             converter,
-            f"`type=bool` turns every text into `True`: {given}"
-            + (f", yet `{name}` is switched on" if is_inverted else " switches the flag on"),
+            f"`type=bool` turns every text into `True`: {given}{ends}",
             hint="Use `action=argparse.BooleanOptionalAction`, or a converter that reads the text",
-            severity=Severity.WARNING if is_inverted else None,
+            severity=Severity.WARNING if is_inverted or is_stuck else None,
             related=labelled(passed.origins, "passed here") if is_inverted else (),
         )
 

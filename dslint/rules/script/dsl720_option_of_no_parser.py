@@ -10,7 +10,8 @@ an evaluation or under an option that is hours after the job has queued, and wha
 
 **When it stays quiet.** The parser is open (code that nobody can read adds options, a file fills it); code that nobody
 can read gets hold of the arguments; some code of the run sets an attribute of that name; `hasattr`, `getattr`, or a
-`try` that takes the `AttributeError`.
+`try` that takes the `AttributeError`; code in another file that a text chooses (`if args.dataset == "coco"`), which may
+be for a script with other options.
 
 **Evidence.** `argparse.Namespace` has the attributes that were set on it, and no others.
 """
@@ -28,6 +29,7 @@ from dslint.python.missingfields import MISSING
 from dslint.python.source import Module
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.markers import WAITS
 from dslint.rules.names.latefailures import is_caught_on_way, near
 from dslint.rules.names.reached import severity
 from dslint.rules.runs import Happening, RunQuery
@@ -39,6 +41,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="an attribute of the parsed arguments that no parser of the run defines",
     markers=(r"arg|opt|pars|Namespace|FLAGS",),
+    alone=(r"__main__", r"parse_|ArgumentParser|get_\w*args", WAITS),
     references=("https://docs.python.org/3/library/argparse.html#argparse.Namespace",),
     depends_on_run=True,
 )
@@ -66,8 +69,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue  # the arguments are taken for something else
         for name, found in names.items():
             asking = {found.event.module, *(node.module for node in found.around if isinstance(node, Alt))}
-            if not any(_asks(module, name) for module in asking) and not _is_set(run, name):
-                yield _finding(run, found, atom, name)
+            if any(_asks(module, name) for module in asking) or _is_set(run, name):
+                continue
+            sure = severity(found)
+            # What a text chooses in code that scripts share may be for another script, with a parser of its own.
+            if sure is not Severity.INFO or found.event.module.path == run.path:
+                yield _finding(run, found, atom, name, sure)
 
 
 def _is_set(run: RunQuery, name: str) -> bool:
@@ -103,7 +110,7 @@ def _is_own(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def _finding(run: RunQuery, found: Happening, atom: Instance, name: str) -> Finding:
+def _finding(run: RunQuery, found: Happening, atom: Instance, name: str, sure: Severity) -> Finding:
     names = [n for n in run.machine.store.names.get(atom, ()) if isinstance(n, str) and n.isidentifier()]
     home = run.machine.program.home_of(atom.node)
     related: tuple[Location, ...] = ()
@@ -116,7 +123,7 @@ def _finding(run: RunQuery, found: Happening, atom: Instance, name: str) -> Find
         f"no parser defines `{name}`: `AttributeError` when a run reaches this line{near(name, names)}",
         hint=f"Add `--{name}` to the parser, or read the option that is meant",
         related=related,
-        severity=severity(found),
+        severity=sure,
         facts={"option": name},
     )
 
@@ -170,12 +177,61 @@ _TRIED = """\
         print("none")
 """
 
+_CHOSEN = """\
+def build(args):
+    if args.output_dir == "coco":
+        return args.coco_path
+    return args.output_dir
+"""
+_BUILDS = _TRAIN % ("", "    print(build(args))\n")
+_IMPORTS = _BUILDS.replace("import torch\n", "import torch\nfrom data import build\n", 1)
+_OPTIONS = """\
+import argparse
+
+
+def parse_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--num_shards", type=int, default=1)
+    parser.add_argument("--output_dir", default=".")
+    return parser.parse_args()
+"""
+_WORK = """\
+import torch
+import torch.distributed as dist
+
+
+def work(args):
+    dist.init_process_group("nccl", world_size=args.num_shards)
+    dist.all_reduce(torch.ones(1).cuda())
+"""
+_SHARDS = """\
+from options import parse_args
+from work import work
+
+
+def main():
+    args = parse_args()
+    if args.num_shards > 1:
+        args.output_dir = str(args.job_dir)
+    work(args)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 EXAMPLES = (
     bad("the option has another name", {"train.py": _TRAIN % ("", _SAVES)}, "train.py:25 error"),
     bad("in another file", {"keeping.py": _KEPT, "train.py": _CALLS}, "keeping.py:5 error"),
     bad("under an option", {"train.py": _TRAIN % ("", _BEHIND)}, "train.py:26 warning"),
     bad("other arguments are set later", {
         "train.py": _TRAIN % ("", "    args.path = 'x'\n    vars(args)['more'] = 1\n" + _SAVES)}, "train.py:27"),
+    bad("a text chooses it", {
+        "train.py": _BUILDS.replace("\n\ndef main", f"\n\n{_CHOSEN}\n\ndef main")}, "train.py:18 info"),
+    good("a text chooses it in code that scripts share", {"data.py": _CHOSEN, "train.py": _IMPORTS}),
+    bad("a job on several machines comes to it, and no command starts one", {
+        "options.py": _OPTIONS, "work.py": _WORK, "train.py": _SHARDS,
+        "README.md": "```bash\npython train.py --output_dir out\n```\n"}, "train.py:8 warning"),
     good("the parser has it", {"train.py": _TRAIN % ("    parser.add_argument('--output_path')\n", _SAVES)}),
     good("a default has it", {"train.py": _TRAIN % ("    parser.set_defaults(output_path='x')\n", _SAVES)}),
     good("it is set later", {"train.py": _TRAIN % ("", "    args.output_path = 'x'\n" + _SAVES)}),
