@@ -7,11 +7,12 @@ or `deepspeed_config` has no effect, and a model that was to be sharded stands w
 **Fix.** Delete `--multi_gpu`: the file says it already.
 
 **When it stays quiet.** For files of another type or without a section, when the Trainer of the script gets
-`--deepspeed` or `--fsdp` itself, when the script makes a plugin of its own, and when words of the command cannot be read.
+`--deepspeed` or `--fsdp` itself, when the script makes a plugin of its own, and when words of the command cannot be
+read.
 
 **Evidence.** accelerate 1.15, `commands/launch.py` (`_validate_launch_command`): `distributed_type` counts only where
-no such flag is given. Run with `--multi_gpu` and a file of FSDP: `ACCELERATE_USE_FSDP` is not in the environment of the
-processes.
+no such flag is given. Run with `--multi_gpu` and a file of FSDP: `ACCELERATE_USE_FSDP` is not in the environment of
+the processes.
 """
 
 from __future__ import annotations
