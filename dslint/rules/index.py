@@ -3245,6 +3245,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL347",
+        name="batch-script-refused",
+        kind="launch",
+        severity="warning",
+        summary="A batch script without `#!` at its very beginning, which `sbatch` refuses",
+        module="dslint.rules.launch.dsl347_batch_script_refused",
+        needs=("/(?m)^#SBATCH[ \\t]/",),
+        fix="safe",
+        since="0.1.0",
+        ignores_context=True,
+    ),
+    RuleInfo(
         code="DSL348",
         name="ranks-never-started",
         kind="launch",
@@ -3578,6 +3590,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=(
             "MACHINE_NODES",
             "MACHINE_SLOTS",
+            "MACHINE_WORKER_SLOTS",
         ),
         fix="none",
         since="0.1.0",

@@ -1,10 +1,10 @@
 """An accelerate config with FSDP whose wrap policy wraps no layer.
 
 **What.** `fsdp_auto_wrap_policy: SIZE_BASED_WRAP` with `fsdp_min_num_params: 0` or without that number; a class of
-layers or a number of parameters beside `NO_WRAP` or no policy at all; a number that accelerate
-cannot read (`1e8`, `100M`).
+layers or a number of parameters beside `NO_WRAP` or no policy at all; a number that accelerate cannot read (`1e8`,
+`100M`).
 
-**Why it hurts.** With zero accelerate drops the policy without a word, and the whole model is one unit of FSDP: each
+**Why it hurts.** With zero accelerate drops the policy and says nothing, and the whole model is one unit of FSDP: each
 forward pass gathers all parameters on each GPU, and the memory that sharding was to save is lost. A number that is no
 whole number ends the run with a ValueError (YAML reads `1e8` as a text).
 

@@ -2,7 +2,7 @@
 `MEGATRON_LM`.
 
 **Why it hurts.** The flag decides, and the type of the file is not looked at: the run is plain DDP, its `fsdp_config`
-or `deepspeed_config` has no effect, and a model that was to be sharded stands whole on each GPU. Nothing is said.
+or `deepspeed_config` has no effect, and a model that was to be sharded is whole on each GPU. Nothing is said.
 
 **Fix.** Delete `--multi_gpu`: the file says it already.
 
