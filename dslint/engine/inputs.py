@@ -21,6 +21,7 @@ from dslint.model.firstlook import (
     may_hold_section,
     may_launch,
     may_run_shell,
+    may_start_containers,
     may_start_processes,
     may_train,
     may_write_config,
@@ -166,7 +167,7 @@ class Loader:
             self._data_files.append((path, kind, raw))
 
     def _commands_in_data(self, path: str, kind: str, raw: bytes) -> None:
-        if kind == "yaml" and may_hold_commands(raw):
+        if kind == "yaml" and (may_hold_commands(raw) or may_start_containers(raw)):
             self._launch(path, kind, raw)
         elif _name(path, kind) in ("launch.json", "tasks.json") and may_be_vscode(raw):
             self._launch(path, "vscode", raw)
@@ -187,7 +188,7 @@ class Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        if may_launch(raw) or may_write_config(raw) or may_call(raw):
+        if may_launch(raw) or may_write_config(raw) or may_call(raw) or may_start_containers(raw):
             self.out.launch_files[path] = LaunchFile(path, kind, raw)
 
     def _data(self, path: str, kind: str, raw: bytes) -> None:

@@ -132,6 +132,13 @@ def may_hold_commands(raw: bytes) -> bool:
     return _COMMAND_KEYS.search(raw) is not None and (may_launch(raw) or may_call(raw))
 
 
+def may_start_containers(raw: bytes) -> bool:
+    """Whether a text may start containers that are told of each other: ``docker run -e MASTER_ADDR=...``, compose."""
+    if not (b"MASTER_ADDR" in raw or b"WORLD_SIZE" in raw):
+        return False
+    return b"services:" in raw or (b" run " in raw and (b"docker" in raw or b"podman" in raw))
+
+
 def may_start_processes(raw: bytes) -> bool:
     """Whether a Python file may start a launcher with a command line of its own."""
     if any(word in raw for word in _STARTERS) and _LAUNCHERS_IN_PYTHON.search(raw) is not None:

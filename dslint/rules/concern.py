@@ -53,7 +53,7 @@ class LaunchRules:
         from dslint.model.launch.traits import traits
 
         text = doc.shell.text
-        met = traits(doc) if doc.commands or doc.called else set()
+        met = traits(doc) if doc.commands or doc.called or doc.parties or doc.lost_addresses else set()
         met.update([need for need, search in self._searches if search(text)])
         return self._chosen.of(met)
 

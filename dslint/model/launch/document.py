@@ -14,8 +14,10 @@ from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import IMAGE_DECIDES, Outer
 from dslint.model.launch.console import console_scripts
+from dslint.model.launch.lostaddresses import LostAddress, lost_addresses
 from dslint.model.launch.lostcalls import LostCall, lost_calls
 from dslint.model.launch.nested import Locate, TextReader
+from dslint.model.launch.parties import Party, run_parties
 from dslint.model.plan.tree import clone_names, file_in_image, top_of
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
@@ -78,6 +80,10 @@ class LaunchDoc:
     lost_calls: tuple[LostCall, ...] = ()
     # Calls of scripts that are not followed, because too many commands are called already.
     left_out: tuple[Location, ...] = ()
+    # The containers of one job that the file starts: told once for all texts of a file.
+    parties: tuple[Party, ...] = ()
+    # Addresses at which containers or pods do not find each other.
+    lost_addresses: tuple[LostAddress, ...] = ()
 
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
@@ -154,7 +160,18 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
             doc.called, doc.left_out = tuple(reader.called), tuple(reader.left_out)
             doc.has_pipefail = snippet.has_pipefail
             docs.append(doc)
-    return docs
+    return [*docs, *_of_services(source)] if kind == "yaml" else docs
+
+
+def _of_services(source: SourceFile) -> Iterator[LaunchDoc]:
+    """What a file of containers says about all of them together."""
+    from dslint.model.launch.sources.composeparties import compose_parties
+    from dslint.model.launch.sources.podaddresses import pod_addresses
+
+    parties = compose_parties(source)
+    lost = (*lost_addresses(parties), *pod_addresses(source))
+    if parties or lost:
+        yield LaunchDoc(source, parse_shell(source, "", 0), (), is_rewritten=True, parties=parties, lost_addresses=lost)
 
 
 def _script(source: SourceFile, workspace: Workspace | None) -> list[LaunchDoc]:
@@ -179,6 +196,8 @@ def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Wo
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
     doc = LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=tuple(reader.called))
     doc.left_out = tuple(reader.left_out)
+    doc.parties = run_parties(shell)
+    doc.lost_addresses = tuple(lost_addresses(doc.parties))
     doc.lost_calls = lost_calls(reader.calls, source, workspace, in_docs=in_docs)
     return [doc, *inner]
 

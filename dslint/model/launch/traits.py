@@ -12,6 +12,8 @@ from dslint.model.launch.ncclnames import is_nccl
 COMMAND, NODES = "command", "nodes"
 # The text is not that of one script: a recipe of make or just, a notebook, a list of words.
 REWRITTEN = "rewritten"
+# The file starts containers of one job; some of them do not find the others.
+PARTIES, LOST_ADDRESSES = "parties", "lost_addresses"
 # A variable of a family of names: of NCCL, also where its prefix is misspelt.
 NCCL, PYTORCH, XTUNER = "NCCL_*", "PYTORCH_*", "XTUNER_*"
 
@@ -23,6 +25,7 @@ def traits(doc: LaunchDoc) -> set[str]:
     sets, their families, ``COMMAND`` and ``NODES``; ``REWRITTEN`` of the document itself.
     """
     found: set[str] = {REWRITTEN} if doc.is_rewritten else set()
+    found.update([PARTIES] if doc.parties else [], [LOST_ADDRESSES] if doc.lost_addresses else [])
     names: set[str] = set()
     for command in (*doc.commands, *doc.called) if doc.called else doc.commands:
         found.update((COMMAND, command.launcher, command.outer))

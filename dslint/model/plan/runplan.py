@@ -45,6 +45,7 @@ from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.named import arguments_of, changes_config, is_plain, missing_of, script_path, words_of
 from dslint.model.plan.owndevices import OwnDevices, own_devices
+from dslint.model.plan.ownstrategy import chooses_strategy
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.rankuse import RankUse
@@ -119,6 +120,7 @@ class RunPlan:
     ``no_number``: an option that its process group needs as a number, and that is none.
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
+    ``chooses_strategy``: it wraps its model itself, whatever `accelerate launch --multi_gpu` says.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -171,6 +173,7 @@ class RunPlan:
     machines: Fact[int] = field(default_factory=absent)
     container: Container | None = None
     no_number: NoNumber | None = None
+    chooses_strategy: bool = False
 
     @property
     def handover(self) -> Handover | None:
@@ -367,4 +370,5 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         no_number=no_number(_numbers(script, workspace), plan.parser, plan.given),
         container=small_container(command, around, script, given),
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
+        chooses_strategy=chooses_strategy(command, script, workspace),
     )

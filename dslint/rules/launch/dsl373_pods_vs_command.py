@@ -1,14 +1,16 @@
 """**What.** A job of Kubernetes or SkyPilot starts another number of machines than its command is told of: a JobSet
-with `parallelism: 2` and `torchrun --nnodes=4`, a PyTorchJob of four pods and `--nnodes=8`, an MPIJob with two
-workers of eight slots and `mpirun -np 32`, a task with `num_nodes: 2` and `torchrun` without `--nnodes`.
+with `parallelism: 2` and `torchrun --nnodes=4`, a PyTorchJob of four pods and `--nnodes=8`, an MPIJob with two workers
+of eight slots and `mpirun -np 32`, or of one slot (`slotsPerWorker: 1`) and two GPUs, a task with `num_nodes: 2` and
+`torchrun` without `--nnodes`.
 
 **Why it hurts.** With too few machines every agent waits in the rendezvous until it times out; `mpirun` says that
-there are not enough slots. With too many the rest is left over, or each machine trains alone on all of the data.
+there are not enough slots; a worker with fewer slots than GPUs leaves the others idle. With too many the rest is left
+over, or each machine trains alone on all of the data.
 
 **Fix.** Take the number from the job: `--nnodes=$PET_NNODES`, `$SKYPILOT_NUM_NODES`, or write both alike.
 
-**When it stays quiet.** When one of the numbers is not known, for elastic jobs, when the command is under a
-condition, and for jobs of Kubernetes whose command names no number: their pods may be separate runs.
+**When it stays quiet.** When one of the numbers is not known, for elastic jobs, when the command is under a condition,
+and for jobs of Kubernetes whose command names no number: their pods may be separate runs.
 
 **Evidence.** The documentation of JobSet, of Indexed Jobs, of the training operator and of SkyPilot. torch 2.13, run:
 an agent whose partner is missing waits.
@@ -25,7 +27,7 @@ from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.launchers.base import env_count
-from dslint.model.launch.launchers.counts import MACHINE_NODES, MACHINE_SLOTS
+from dslint.model.launch.launchers.counts import MACHINE_NODES, MACHINE_SLOTS, WORKER_GPUS, WORKER_SLOTS
 from dslint.model.launch.slurmjob import PER_NODE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.calls import place_in_script, place_in_text, started_by
@@ -43,7 +45,7 @@ META = RuleMeta(
         "https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/",
     ),
     no_experiment="it takes a cluster; what a missing node does is DSL311's experiment",
-    needs=("MACHINE_NODES", "MACHINE_SLOTS"),
+    needs=("MACHINE_NODES", "MACHINE_SLOTS", "MACHINE_WORKER_SLOTS"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}
@@ -99,6 +101,20 @@ def _mpi(processes: int) -> dict[str, str]:
     return {"job.yaml": head + pods + replica % ("Worker", 2) + _pod("sleep 1", 10), **_SCRIPT}
 
 
+def _slots(words: str, slots: int, gpus: int) -> dict[str, str]:
+    replica = "    %s:\n      replicas: %s\n      template:\n        spec:\n"
+    head = (
+        f"apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: train\nspec:\n  slotsPerWorker: {slots}\n"
+        "  mpiReplicaSpecs:\n"
+    )
+    limits = "              resources:\n                limits:\n                  nvidia.com/gpu: "
+    worker = f"{_pod('sleep 1', 10)}{limits}{gpus}\n"
+    return {
+        "job.yaml": head + replica % ("Launcher", 1) + _pod(words, 10) + replica % ("Worker", 2) + worker,
+        **_SCRIPT,
+    }
+
+
 def _sky(run: str, nodes: int = 2) -> dict[str, str]:
     return {"task.yaml": f"resources:\n  accelerators: A100:8\nnum_nodes: {nodes}\nrun: |\n  {run}\n", **_SCRIPT}
 
@@ -109,6 +125,12 @@ EXAMPLES = (
     bad("a PyTorchJob", _pytorch(8, 3), ("job.yaml:14", "job.yaml:22")),
     bad("words that Kubernetes fills in", _pytorch(8, 3, _FILLED_IN), ("job.yaml:14", "job.yaml:22")),
     bad("an MPIJob", _mpi(32), "job.yaml:15"),
+    bad("a slot for two GPUs", _slots("mpirun python train.py", 1, 2), "job.yaml:15"),
+    bad("as many as there are slots", _slots("mpirun -np 4 -bind-to none python train.py", 2, 4), "job.yaml:15"),
+    bad("more slots than GPUs", _slots("mpirun --allow-run-as-root python train.py", 4, 2), "job.yaml:15"),
+    good("a slot for each GPU", _slots("mpirun python train.py", 2, 2)),
+    good("one torchrun on each worker", _slots("mpirun -np 2 torchrun --nproc_per_node=2 train.py", 1, 2)),
+    good("so many on each node", _slots("mpirun -npernode 2 python train.py", 1, 2)),
     bad("SkyPilot", _sky((_TEXT % 4).replace("train-0.train", "$HEAD")), "task.yaml:5"),
     bad("each machine alone", _sky("torchrun --nproc_per_node=8 train.py"), "task.yaml:5"),
     good("as many", _jobset(2, 2)),
@@ -131,8 +153,41 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             if slots.is_known and told.is_known and told.get() > slots.get():
                 message = f"`mpirun` starts {told.get()} processes, and the workers have {slots.get()} slots"
                 yield _finding(doc, command, message, slots)
+            else:
+                yield from _workers(doc, command, slots)
         elif command.launcher in PER_NODE and MACHINE_NODES in command.env and not command.outer:
             yield from _nodes(doc, command, env_count(command.env, MACHINE_NODES))
+
+
+def _workers(doc: LaunchDoc, command: LaunchCommand, total: Fact[int]) -> Iterator[Finding]:
+    """The slots of a worker beside its GPUs, where the slots alone say how many processes it gets."""
+    slots, gpus = env_count(command.env, WORKER_SLOTS), env_count(command.env, WORKER_GPUS)
+    if not slots.is_known or not gpus.is_known or slots.get() == gpus.get() or command.script is None:
+        return
+    told = command.launcher_flag("-np", "-n", "-c", "--n", "--np")
+    is_mapped = command.launcher_flag(*_PER_NODE) is not None or _maps_nodes(command)
+    if is_mapped or (told is not None and command.world_size.get_or(-1) != total.get_or(0)):
+        return
+    idle, each = gpus.get() - slots.get(), counted(gpus.get(), "GPU")
+    effect = f"{idle} of them stay{'s' if idle == 1 else ''} idle" if idle > 0 else "the last ones have no device"
+    message = f"`mpirun` starts {counted(slots.get(), 'process')} on each worker with {each}: {effect}"
+    yield META.finding(
+        place_in_text(command),
+        message,
+        hint="Set `slotsPerWorker` to the GPUs of a worker",
+        related=(*slots.origins, *gpus.origins),
+        severity=Severity.INFO if doc.in_docs else None,
+    )
+
+
+_PER_NODE = ("-npernode", "--npernode", "-N", "-ppn", "--ppn", "-perhost", "--perhost", "--hostfile", "-hostfile", "-H")
+
+
+def _maps_nodes(command: LaunchCommand) -> bool:
+    """Processes are mapped by another thing than slots."""
+    flag = command.launcher_flag("--map_by", "-map_by")
+    word = flag.value.text if flag is not None and flag.value is not None else "slot" if flag is None else None
+    return word is None or not word.startswith("slot")
 
 
 def _nodes(doc: LaunchDoc, command: LaunchCommand, pods: Fact[int]) -> Iterator[Finding]:

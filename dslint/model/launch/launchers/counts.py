@@ -25,6 +25,8 @@ from dslint.model.launch.launchers.base import (
 MACHINE_GPUS = "MACHINE_GPUS"
 # The machines on which the file starts the same command, and the processes that MPI finds room for on them.
 MACHINE_NODES, MACHINE_SLOTS = "MACHINE_NODES", "MACHINE_SLOTS"
+# Of a job of MPI: the slots and the GPUs of one worker.
+WORKER_SLOTS, WORKER_GPUS = "MACHINE_WORKER_SLOTS", "MACHINE_WORKER_GPUS"
 Counter = Callable[[Parsed, Mapping[str, Fact[str]], Location], World]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from dslint.core.fact import known
 from dslint.core.source import SourceFile
-from dslint.model.launch.launchers.counts import MACHINE_NODES, MACHINE_SLOTS
-from dslint.model.launch.sources.machinegpus import Facts
+from dslint.model.launch.launchers.counts import MACHINE_GPUS, MACHINE_NODES, MACHINE_SLOTS, WORKER_GPUS, WORKER_SLOTS
+from dslint.model.launch.sources.machinegpus import Facts, of_container
 from dslint.parse.data import DataDoc
 
 _WORKERS = "/spec/mpiReplicaSpecs/Worker"
@@ -25,12 +25,29 @@ def of_resource(source: SourceFile, doc: DataDoc, pod: str) -> Facts:
         return _numbers(source, doc, ["/spec/parallelism"])
     if kind == "MPIJob" and "/Launcher/" in pod:
         slots = doc.get("/spec/slotsPerWorker", 1)
-        return _product(source, doc, [f"{_WORKERS}/replicas", "/spec/slotsPerWorker"], MACHINE_SLOTS) if slots else {}
+        total = _product(source, doc, [f"{_WORKERS}/replicas", "/spec/slotsPerWorker"], MACHINE_SLOTS) if slots else {}
+        return {**total, **_of_worker(source, doc)}
     if kind == "PyTorchJob" and not doc.has("/spec/elasticPolicy"):
         return _pytorch(source, doc)
     if kind == "TrainJob":
         return _numbers(source, doc, ["/spec/trainer/numNodes"])
     return {}
+
+
+def _of_worker(source: SourceFile, doc: DataDoc) -> Facts:
+    """The slots of a worker, one where the job names none, and its GPUs, where it is one container."""
+    at = f"{_WORKERS}/template/spec/containers"
+    containers = doc.get(at)
+    gpus = (
+        of_container(source, doc, f"{at}/0/resources") if isinstance(containers, list) and len(containers) == 1 else {}
+    )
+    count = gpus.get(MACHINE_GPUS)
+    if count is None:
+        return {}
+    slots = _product(source, doc, ["/spec/slotsPerWorker"], WORKER_SLOTS)
+    if not slots and not doc.has("/spec/slotsPerWorker"):
+        slots = {WORKER_SLOTS: known("1", doc.key("/spec", "no `slotsPerWorker`: one slot"))}
+    return {**slots, WORKER_GPUS: count} if slots else {}
 
 
 def _pytorch(source: SourceFile, doc: DataDoc) -> Facts:
