@@ -63,6 +63,7 @@ from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
 from dslint.model.plan.trainernodes import nodes_asked, trainer_nodes
+from dslint.model.plan.unsetrank import UnsetRank, unset_rank
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -120,6 +121,7 @@ class RunPlan:
     ``no_number``: an option that its process group needs as a number, and that is none.
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
+    ``unset_rank``: it takes its device from `LOCAL_RANK`, which its launcher does not set.
     ``chooses_strategy``: it wraps its model itself, whatever `accelerate launch --multi_gpu` says.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
@@ -174,6 +176,7 @@ class RunPlan:
     container: Container | None = None
     no_number: NoNumber | None = None
     chooses_strategy: bool = False
+    unset_rank: UnsetRank | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -371,4 +374,5 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         container=small_container(command, around, script, given),
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
         chooses_strategy=chooses_strategy(command, script, workspace),
+        unset_rank=unset_rank(command, script, workspace),
     )
