@@ -41,6 +41,7 @@ from dslint.model.plan.layerclass import LayerClass, wrong_layer_class
 from dslint.model.plan.leftinshell import left_in_shell
 from dslint.model.plan.localdevice import local_device
 from dslint.model.plan.localrank import LocalRank
+from dslint.model.plan.lostaccumulation import LostAccumulation, lost_accumulation
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.named import arguments_of, changes_config, is_plain, missing_of, script_path, words_of
@@ -122,6 +123,7 @@ class RunPlan:
     ``no_number``: an option that its process group needs as a number, and that is none.
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
+    ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
     ``unset_rank``: it takes its device from `LOCAL_RANK`, which its launcher does not set.
     ``chooses_strategy``: it wraps its model itself, whatever `accelerate launch --multi_gpu` says.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
@@ -178,6 +180,7 @@ class RunPlan:
     no_number: NoNumber | None = None
     chooses_strategy: bool = False
     unset_rank: UnsetRank | None = None
+    lost_accumulation: LostAccumulation | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -377,4 +380,5 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
         chooses_strategy=chooses_strategy(command, script, workspace),
         unset_rank=unset_rank(command, script, workspace),
+        lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
     )
