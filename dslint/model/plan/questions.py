@@ -70,7 +70,7 @@ def ranks_question() -> Question:
 @cache
 def device_question() -> Question:
     """Return the question for the call by which a process takes its GPU."""
-    apis = frozenset({"torch.cuda.set_device"})
+    apis = frozenset({"torch.cuda.set_device", "torch.device"})
     return Question("device", _names(apis), apis=apis, effort=_EFFORT)
 
 

@@ -41,6 +41,7 @@ from dslint.model.plan.layerclass import LayerClass, wrong_layer_class
 from dslint.model.plan.leftinshell import left_in_shell
 from dslint.model.plan.localdevice import local_device
 from dslint.model.plan.localrank import LocalRank
+from dslint.model.plan.lostaccumulation import LostAccumulation, lost_accumulation
 from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.named import arguments_of, changes_config, is_plain, missing_of, script_path, words_of
@@ -49,6 +50,7 @@ from dslint.model.plan.ownstrategy import chooses_strategy
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.rankuse import RankUse
+from dslint.model.plan.readfields import filled_from_files
 from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
     Recipe,
@@ -63,6 +65,7 @@ from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
 from dslint.model.plan.trainernodes import nodes_asked, trainer_nodes
+from dslint.model.plan.unsetrank import UnsetRank, unset_rank
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -120,6 +123,8 @@ class RunPlan:
     ``no_number``: an option that its process group needs as a number, and that is none.
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
+    ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
+    ``unset_rank``: it takes its device from `LOCAL_RANK`, which its launcher does not set.
     ``chooses_strategy``: it wraps its model itself, whatever `accelerate launch --multi_gpu` says.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
@@ -174,6 +179,8 @@ class RunPlan:
     container: Container | None = None
     no_number: NoNumber | None = None
     chooses_strategy: bool = False
+    unset_rank: UnsetRank | None = None
+    lost_accumulation: LostAccumulation | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -299,6 +306,7 @@ def _planned(
     parser, given_to = words_of(command, script, workspace)
     passed = passed_arguments(command)
     arguments = arguments_of(command, profile, arguments_file, consumer, given_to, passed)
+    arguments = filled_from_files(arguments, profile, given_to.values if given_to is not None else {}, around)
     plain = script if is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
     is_rewritten = command.launcher_flag("--autotuning") is not None or changes_config(profile, choice, named)
@@ -371,4 +379,6 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         container=small_container(command, around, script, given),
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
         chooses_strategy=chooses_strategy(command, script, workspace),
+        unset_rank=unset_rank(command, script, workspace),
+        lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
+from dslint.model.plan.readfields import ReadField, read_fields
 from dslint.model.plan.scriptrun import ScriptRun, option_of, place_of, written
 from dslint.python.attributes import lineage
 from dslint.python.events import Event
@@ -46,6 +47,8 @@ class Constructed:
     kind: str = ""
     values: Mapping[str, Fact[object]] = field(default_factory=dict)
     dests: Mapping[str, str] = field(default_factory=dict)
+    # Those that the script reads in a file.
+    fields: Mapping[str, ReadField] = field(default_factory=dict)
 
 
 def parsed_classes(run: ScriptRun) -> Parsed:
@@ -91,7 +94,7 @@ def constructed(run: ScriptRun) -> Constructed:
     if event.open:
         values["**"] = unknown("keywords are unpacked")
     dests = {name: option for name, value in event.arguments.items() if (option := option_of(value))}
-    return Constructed(kind_of(event), values, dests)
+    return Constructed(kind_of(event), values, dests, read_fields(event))
 
 
 def kind_of(event: Event) -> str:

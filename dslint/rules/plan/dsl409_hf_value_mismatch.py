@@ -92,6 +92,26 @@ args = parser.parse_args()
 model = torch.nn.Linear(8, 8)
 engine, _, _, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
 """
+_OF_FILE = """\
+import argparse
+import json
+
+from transformers import Trainer, TrainingArguments
+
+from mine import data, model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--conf")
+parser.add_argument("--deepspeed")
+parser.add_argument("--local_rank", type=int, default=-1)
+args = parser.parse_args()
+with open(args.conf) as file:
+    conf = json.load(file)
+arguments = TrainingArguments(
+    output_dir="out", bf16=conf["bf16"], gradient_accumulation_steps=conf["steps"], deepspeed=args.deepspeed
+)
+Trainer(model=model, args=arguments, train_dataset=data).train()
+"""
 
 EXAMPLES = (
     bad("4 accumulation steps here, 2 there", {"run.sh": _RUN, "train.py": TRAINER, "ds.json": _CONFIG}, "ds.json:4",
@@ -111,6 +131,14 @@ EXAMPLES = (
     }),
     bad("the tasks of a Slurm job", {"job.sbatch": _JOB, "train.py": TRAINER, "ds.json": _CONFIG}, "ds.json:4 error",
         fixed={"ds.json": _CONFIG.replace("4", '"auto"')}),
+    bad("values that the script reads in a file", {
+        "run.sh": "deepspeed train.py --conf conf.json --deepspeed ds.json\n", "train.py": _OF_FILE,
+        "conf.json": '{"steps": 2, "bf16": true}\n', "ds.json": _CONFIG,
+    }, "ds.json:4 error"),
+    good("the same in both files", {
+        "run.sh": "deepspeed train.py --conf conf.json --deepspeed ds.json\n", "train.py": _OF_FILE,
+        "conf.json": '{"steps": 4, "bf16": true}\n', "ds.json": _CONFIG,
+    }),
     good("a loop of its own starts DeepSpeed with the file", {
         "run.sh": _RUN, "ds.json": _CONFIG,
         "train.py": "from loop import Loop\n" + TRAINER.replace(" Trainer,", "").replace("Trainer(", "Loop("),

@@ -1,21 +1,22 @@
-"""**What.** Commands that start one job, each on its own node, contradict each other: another `--nnodes`, port, address
-or rendezvous, or the same node rank twice. They are in files of their own (`node0.sh` and `node1.sh`), or in one file
-with a rank for each node; for `accelerate launch`, the values may come from its YAML files.
+"""**What.** Commands that start one job, each on its own node, contradict each other: another `--nnodes`, port,
+address or rendezvous, the same node rank twice, or a file for each node but one. They are in files of their own
+(`node0.sh` and `node1.sh`), or in one file with a rank for each node; for `accelerate launch`, the values may come
+from its YAML files.
 
 **Why it hurts.** The nodes wait for each other at different places, or for a node that nobody starts, until the
-rendezvous times out. Nothing in either log says that the other file differs. Up to torch 2.3, node 0
-tells its `--master_addr` to the workers of all nodes: `localhost` there sends each of them to its own machine.
+rendezvous times out. Nothing in either log says that the other file differs. Up to torch 2.3, node 0 tells its
+`--master_addr` to the workers of all nodes: `localhost` there sends each of them to its own machine.
 
 **Fix.** Say it once: variables in a file that both scripts source, or one script with the node rank as its argument.
 
-**When it stays quiet.** When a value is not known, for node 0 at its own loopback (unless a torch below 2.4 is stated),
-for a name and an IP that may be the same host, when the scripts or their arguments are not the same, and when a file
-has several commands for the script.
+**When it stays quiet.** When a value is not known, for node 0 at its own loopback (unless a torch below 2.4 is
+stated), for a name and an IP that may be the same host, when the scripts or their arguments are not the same, and when
+a file has several commands for the script.
 
-**Evidence.** torch 2.13, run: agents at two ports or with the same rank never meet; where node 0 counts more nodes than
-there are, it waits for them. A number on another node counts less: node 0 alone hands out the ranks there, so that this
-is a warning. torch 1.9 to 2.3 `elastic/agent/server/api.py`: rank 0 writes `MASTER_ADDR` to the store, and every agent
-reads it there; from 2.4 on each uses its own. That was read and not run, so it is a warning.
+**Evidence.** torch 2.13, run: agents at two ports or with the same rank never meet; where node 0 counts more nodes
+than there are, it waits for them. A number on another node counts less: node 0 alone hands out the ranks there, so
+that this is a warning. torch 1.9 to 2.3 `elastic/agent/server/api.py`: rank 0 writes `MASTER_ADDR` to the store, and
+every agent reads it there; from 2.4 on each uses its own. That was read and not run, so it is a warning.
 """
 
 from __future__ import annotations
@@ -103,6 +104,21 @@ EXAMPLES = (
             **_SCRIPT,
         },
     ),
+    bad(
+        "no file for the last node",
+        {"node0.sh": _node(0, nodes=3), "node1.sh": _node(1, nodes=3), **_SCRIPT},
+        "node1.sh:1 warning",
+    ),
+    good(
+        "the first node has a file of another name",
+        {
+            "worker1.sh": _node(1, nodes=3), "worker2.sh": _node(2, nodes=3), "train.sh": _node(0, nodes=3), **_SCRIPT,
+        },
+    ),
+    good(
+        "an example for many nodes",
+        {"node0.sh": _node(0, nodes=8), "node1.sh": _node(1, nodes=8), **_SCRIPT},
+    ),
     good("the same", {"node0.sh": _node(0), "node1.sh": _node(1), **_SCRIPT}),
     good(
         "node 0 at its loopback, and a name for its number",
@@ -133,6 +149,7 @@ _SAID = {
     "backend": "this node meets by `{here}`, and the first one by `{there}`: they never meet",
     "id": "this node joins the job `{here}`, and the first one the job `{there}`: they never meet",
     "loopback": "node 0 tells all nodes to meet at `{here}`, which is each of them itself: they never meet",
+    "missing": "the nodes wait for {here}, and there is no file for node {there}: nobody starts it",
     "rank": "two nodes of one job claim node rank {here}: they never meet",
 }
 
@@ -150,10 +167,16 @@ def _finding(plan: RunPlan, difference: NodeDifference) -> Finding:
         difference.location,
         _SAID[difference.what].format(here=difference.here, there=difference.there),
         hint="Set it once for all nodes: in a file that both source, or in one script with the rank as argument",
-        related=(other.labelled(f"{_whom(difference)}: {difference.there}"),),
+        related=(other.labelled(_related(difference)),),
         severity=Severity.WARNING if plan.command.in_docs or _is_harmless_today(difference) else None,
         facts={"what": difference.what, "here": difference.here, "there": difference.there},
     )
+
+
+def _related(difference: NodeDifference) -> str:
+    if difference.what == "missing":
+        return "another node"
+    return f"{_whom(difference)}: {difference.there}"
 
 
 def _whom(difference: NodeDifference) -> str:
@@ -163,6 +186,8 @@ def _whom(difference: NodeDifference) -> str:
 def _is_harmless_today(difference: NodeDifference) -> bool:
     """The first node, which counts for torch 2.13, waits for no more nodes than the others; or none was run as old."""
     here, there = difference.here, difference.there
+    if difference.what == "missing":
+        return True  # another file may start it
     if difference.what == "loopback":
         return True  # read in the sources of the old releases, and not run
     return difference.what == "nodes" and here.isdecimal() and there.isdecimal() and int(there) < int(here)
