@@ -49,7 +49,7 @@ _HALVES = frozenset({"torch.float16", "torch.half"})
 _CUDA = re.compile(r"cuda(?::\d+)?")
 # Who writes one of these scales gradients, or has a library that does.
 _SCALES = re.compile(
-    r"(?i)scaler|loss_scale|scale_loss|\bapex\b|deepspeed|accelerat|lightning|\bfabric\b|colossalai|bmtrain|"
+    r"(?i)scaler|loss_scale|scale_loss|apex[^\n]{0,30}\bamp\b|amp\.initialize|deepspeed|accelerat|lightning|\bfabric\b|colossalai|bmtrain|"
     r"Trainer\b.{0,40}import|import.{0,80}\bTrainer\b|fp16_optimizer|OptimWrapper"
 )
 
@@ -59,11 +59,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if not run.has("lowers-precision") or any(m.search(_SCALES) for m in run.machine.program.modules()):
         return
     steps = [h for h in run.occurrences("optimizer-step") if "scaler-step" not in h.event.tags]
-    forwards = list(run.occurrences("ddp-forward", "forward"))
+    forwards = list(run.occurrences("ddp-forward"))
     seen: set[int] = set()
     for backward in run.occurrences("backward"):
-        loop = next((node for node in reversed(backward.around) if isinstance(node, Loop)), None)
-        if loop is None or not any(loop in step.around for step in steps):
+        loops = [node for node in backward.around if isinstance(node, Loop)]
+        loop = loops[-1] if loops else None
+        if loop is None or not any(loops[0] in step.around or loop in step.around for step in steps):
             continue
         for made, is_only in (*_blocks(run, backward, loop, forwards), *_sharded(run, backward)):
             sure = _is_half(made)
@@ -75,12 +76,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _blocks(run: RunQuery, backward: Happening, loop: Loop, forwards: list[Happening]) -> Iterator[tuple[Event, bool]]:
     """Yield what made the blocks in which the loss is computed."""
     models = {atom for _, _, made_by in backward.event.snapshot.values() for atom in made_by}
-    for found in forwards:
-        if loop not in found.around or any(map(is_frozen, found.around)):
-            continue
-        is_whole = "ddp-forward" in found.event.tags and bool(set(instances(found.event.receiver)) & models)
-        for block in found.around:
-            if isinstance(block, Context) and (is_whole or _computes(block, backward.event)):
+    whole = [f for f in forwards if loop in f.around and models & set(instances(f.event.receiver))]
+    for block, around in run.blocks():
+        if loop in around and not any(map(is_frozen, around)):
+            is_around = any(block in found.around and not any(map(is_frozen, found.around)) for found in whole)
+            if is_around or _computes(block, backward.event):
                 yield from _makers(run, block.manager)
 
 
@@ -99,8 +99,18 @@ def _computes(block: Context, backward: Event) -> bool:
     called = backward.node.func if isinstance(backward.node, ast.Call) else None
     loss = _root(called.value) if isinstance(called, ast.Attribute) else ""
     inside = next((n for n in _withs(block.module) if any(block.node is i.context_expr for i in n.items)), None)
-    stores = (n for n in ast.walk(inside) if isinstance(getattr(n, "ctx", None), ast.Store)) if inside else ()
-    return bool(loss) and any(isinstance(n, ast.expr) and ast.unparse(n) == loss for n in stores)
+    if not loss or inside is None or around is None:
+        return False
+    made = {ast.unparse(n) for n in ast.walk(inside) if _is_stored(n)}
+    given = [n for n in ast.walk(around) if isinstance(n, ast.Assign) and n.lineno > inside.lineno]
+    for each in given:  # what is computed of it
+        if any(ast.unparse(n) in made for n in ast.walk(each.value) if isinstance(n, ast.Name | ast.Attribute)):
+            made |= {ast.unparse(n) for target in each.targets for n in ast.walk(target) if _is_stored(n)}
+    return loss in made
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
 
 
 def _withs(module: Module) -> Iterator[ast.With]:
@@ -165,6 +175,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
+def compute(model, batch):
+    return torch.load("compute.pt")(model, batch)
+
+
 def step(model, batch):
     with torch.autocast("cuda", dtype=torch.float16):
         return model(batch).mean()
@@ -197,6 +211,10 @@ _TYPES = (
     'dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[args.precision]\n        '
     'with torch.autocast("cuda", dtype=dtype):\n            loss = model(batch).mean()'
 )
+_PARTS = (
+    'with torch.autocast("cuda", dtype=torch.float16):\n            losses = compute(model, batch)\n        '
+    'loss = losses["loss"].sum() / 4'
+)
 _FROZEN = (
     "with torch.no_grad(), torch.cuda.amp.autocast():\n            target = model(batch)\n        "
     "loss = (model(batch) - target).square().mean()"
@@ -227,16 +245,17 @@ def _case(forward: str, backward: str = _PLAIN) -> dict[str, str]:
 
 
 EXAMPLES = (
-    bad("the type that CUDA takes", _case(_IN % "torch.cuda.amp.autocast()"), "train.py:26"),
-    bad("a type that is given", _case(_IN % 'torch.autocast("cuda", torch.float16)'), "train.py:26"),
+    bad("the type that CUDA takes", _case(_IN % "torch.cuda.amp.autocast()"), "train.py:30"),
+    bad("a type that is given", _case(_IN % 'torch.autocast("cuda", torch.float16)'), "train.py:30"),
     bad(
         "an option switches it on, and the loss is divided",
         _case(_IN % "torch.cuda.amp.autocast(enabled=args.amp)", "(loss / 4).backward()"),
-        "train.py:26",
+        "train.py:30",
     ),
-    bad("an option chooses the block", _case(_CHOSEN), "train.py:26"),
-    bad("an option chooses the type", _case(_TYPES), "train.py:27"),
-    bad("in a function that gives the loss", _case("loss = step(model, batch)"), "train.py:11"),
+    bad("an option chooses the block", _case(_CHOSEN), "train.py:30"),
+    bad("an option chooses the type", _case(_TYPES), "train.py:31"),
+    bad("in a function that gives the loss", _case("loss = step(model, batch)"), "train.py:15"),
+    bad("what the block gives is added up", _case(_PARTS), "train.py:30"),
     bad("in FSDP", {"train.py": _SHARDED % "float16"}, "train.py:8"),
     good("bfloat16 in FSDP", {"train.py": _SHARDED % "bfloat16"}),
     good("bfloat16", _case(_IN % 'torch.autocast("cuda", dtype=torch.bfloat16)')),
