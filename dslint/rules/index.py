@@ -6702,6 +6702,22 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
     ),
     RuleInfo(
+        code="DSL728",
+        name="half-precision-without-scaler",
+        kind="script",
+        severity="warning",
+        summary="the loss is computed in float16 and nothing scales its gradients",
+        module="dslint.rules.script.dsl728_half_precision_without_scaler",
+        markers=(
+            "backward\\(",
+            "autocast|MixedPrecision|float16",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL730",
         name="rate-scaled-after-restore",
         kind="script",
