@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.testfiles import TEST_FILE
+from dslint.core.testfiles import TEST_FILE, is_test_file
 from dslint.rules.own import METAS
 from dslint.rules.registry import BY_CODE
 
@@ -68,9 +68,18 @@ def _kind(path: str, named: Collection[str], roots: Sequence[str], has_scripts: 
         kind = next((kind for pattern, kind in _FOLDERS if pattern.fullmatch(folder.lower())), "")
         if kind or is_copy(os.path.join(root, *folders[: index + 1]), root):
             return kind or COPY
-    if TEST_FILE.search(path):
+    if TEST_FILE.search(path) and is_test_file(path, _text(path)):
         return TEST
     return NOTEBOOK if file.endswith(".ipynb") and has_scripts else ""
+
+
+def _text(path: str) -> str:
+    """Return the text of a file; one that nobody can read is taken by its name."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return "def test"
 
 
 @functools.lru_cache(maxsize=512)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import SourceFile, Span
-from dslint.core.testfiles import TEST_FILE
+from dslint.core.testfiles import is_test_file
 from dslint.model.context import Context
 from dslint.model.standing.allowance import Allowance, allowance
 from dslint.model.standing.presence import first_missing, held, is_there
@@ -179,7 +179,7 @@ class LibraryUses:
         facts: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> Finding:
         """A finding at a node. In a test the mistake of a program is an information."""
-        if TEST_FILE.search(self.source.path):
+        if is_test_file(self.source.path, self.source.text):
             severity = Severity.INFO
         return meta.finding(
             self.module.location(node),

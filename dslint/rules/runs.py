@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
-from dslint.core.testfiles import TEST_FILE
+from dslint.core.testfiles import is_test_file
 from dslint.model.context import Context
 from dslint.python.events import Call, Event, Loop, Node, Seq, children, completed, events, walk
 from dslint.python.events import Context as Block
@@ -273,7 +273,7 @@ class RunQuery:
         `assumptions` what the rule assumes besides.
         In a test the mistake of a training script is an information: a test may expect the failure.
         """
-        if TEST_FILE.search(module.path):
+        if is_test_file(module.path, module.source.text):
             severity = Severity.INFO
         assumptions = (*assumptions, *from_bits(varies, origin), *with_origins(self.entries, same))
         place = module.location(node)
