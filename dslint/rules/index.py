@@ -6443,6 +6443,23 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
     ),
     RuleInfo(
+        code="DSL711",
+        name="share-printed-as-whole",
+        kind="script",
+        severity="warning",
+        summary="the main process prints as the result what it has summed over its own share of the samples",
+        module="dslint.rules.script.dsl711_share_printed_as_whole",
+        markers=(
+            "torch|accelerat|deepspeed",
+            "DistributedSampler|\\.prepare\\(",
+            "print|log|write|add_scalar",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL715",
         name="one-file-of-several-ranks",
         kind="script",
