@@ -6618,6 +6618,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL726",
+        name="key-of-no-checkpoint",
+        kind="script",
+        severity="warning",
+        summary="a resume reads a key that no save of the project writes: `KeyError`, hours after the save",
+        module="dslint.rules.script.dsl726_key_of_no_checkpoint",
+        markers=(
+            "torch",
+            "\\bsave\\(",
+            "\\bload\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL730",
         name="rate-scaled-after-restore",
         kind="script",
