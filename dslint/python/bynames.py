@@ -124,4 +124,4 @@ def method_of(m: Machine, name: str) -> Row | None:
         kind = "transformers.PreTrainedModel"
     else:
         kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
-    return m.libraries.method(kind, name) or m.libraries.method("pandas.DataFrame", name)
+    return m.libraries.method(kind, name) or m.libraries.method("pandas.core.generic.NDFrame", name)

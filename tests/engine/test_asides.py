@@ -53,12 +53,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("code/train_old/train.py", "an archived folder"),
         ("third_party/tool/train.py", "a copy of another project"),
         ("train.py", ""),
+        ("tools/test_net.py", ""),
         ("threshold/train.py", ""),
         ("latest/contest.py", ""),
     ],
 )
 def test_errors_beside_the_work_are_notes(path: str, aside: str) -> None:
-    _write(path)
+    _write(path, STUCK.replace("main", "test_group") if "test_all" in path else STUCK)
     (stuck,) = (f for f in _found(["."]) if f.code == "DSL201")
     assert stuck.aside == aside
     assert stuck.severity is (Severity.INFO if aside else Severity.ERROR)

@@ -142,6 +142,85 @@ dist.init_process_group("nccl")
 %sCaptions("data")
 """
 
+OWN_FETCH = """\
+import os
+from urllib.request import urlopen
+
+import requests
+
+
+def weights(url, root):
+    path = os.path.join(root, "vgg.pth")
+    if not os.path.exists(path):
+        with urlopen(url) as source, open(path, "wb") as file:
+            file.write(source.read())
+    return path
+
+
+def table(url, root):
+    path = os.path.join(root, "table.csv")
+    if not os.path.isfile(path):
+        answer = requests.get(url, stream=True)
+        with open(path, "wb") as file:
+            for part in answer.iter_content(1024):
+                file.write(part)
+    return path
+"""
+FETCHES_OWN = """\
+import torch.distributed as dist
+
+from fetch import table, weights
+
+dist.init_process_group("nccl")
+%sweights("https://example.com/vgg.pth", "cache")
+table("https://example.com/table.csv", "cache")
+"""
+NAMED = """\
+import os
+
+import pandas as pd
+from accelerate import Accelerator
+from fvcore.common.file_io import PathManager
+from PIL import Image
+from torchvision import datasets
+
+
+def get_dataset(name, **options):
+    if name == "cifar10":
+        return datasets.CIFAR10(options["path"], download=True)
+    elif name == "mnist":
+        return datasets.MNIST(options["path"], download=True)
+    raise ValueError(name)
+
+
+def main(config):
+    accelerator = Accelerator()
+    data = get_dataset(**config.dataset)
+    frame = pd.DataFrame({"row": [1]})
+    other = pd.read_csv("meta.csv")
+    if "id" in other.columns:
+        frame = frame.merge(other, on="id")
+    %sframe.to_csv(os.path.join(config.out, "rows.csv"))
+    %sImage.new("RGB", (8, 8)).resize((4, 4)).save(f"{config.out}/first.png")
+    if config.results != "":
+        with PathManager.open(os.path.join(config.out, config.results), "wb") as file:
+            file.write(b"1")
+"""
+
+NAMED_BY_STAGE = """\
+import torch
+import torch.distributed as dist
+from megatron.core import mpu
+
+dist.init_process_group("gloo")
+if mpu.is_pipeline_last_stage():
+    torch.save({}, "out.pt")
+is_last = mpu.is_last()
+if is_last:
+    with open("out.txt", "w") as file:
+        file.write("last")
+"""
+
 DECORATED = """\
 import functools
 
@@ -210,3 +289,34 @@ def main(model, loader, folder):
 """
 BOTH = "keeper.prune()\n            drop_oldest(folder, 3)"
 MAIN_ONLY = "if accelerator.is_main_process:\n                keeper.prune()"
+
+PPO = """\
+from trl import AutoModelForCausalLMWithValueHead, PPOConfig, PPOTrainer
+
+
+def train(dataset, tokenizer, reward):
+    model = AutoModelForCausalLMWithValueHead.from_pretrained("gpt2")
+    trainer = PPOTrainer(PPOConfig(), model, None, tokenizer, dataset)
+    for step, batch in enumerate(trainer.dataloader):
+        answers = trainer.generate(batch["query"])
+        trainer.step(batch["query"], answers, reward(answers))
+        %strainer.save_pretrained(f"out/step_{step}")
+"""
+RESUMED = """\
+import os
+
+import torch
+from accelerate import Accelerator
+
+
+def train(model, optimizer, loader, folder):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    step = int(sorted(os.listdir(folder))[-1].split("-")[1])
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        %storch.save(accelerator.unwrap_model(model).state_dict(), f"{folder}/checkpoint-{step}/model.bin")
+"""

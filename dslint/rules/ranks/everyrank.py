@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from dslint.python.events import RAISE, Alt, Call, Context, Event, Exit, Loop, Node, Seq, Try, children, events
-from dslint.python.queries.asked import in_words
+from dslint.python.queries.asked import expressions_of, in_words
 from dslint.python.queries.steps import tags_of
 from dslint.python.values import Instance, Value
 from dslint.python.varies import DIVERGENT, HOST, LOCAL, LOST, RANKED, UNSURE
@@ -23,6 +23,12 @@ _RANKED = re.compile(
     r"(?i)rank|world_?size|is_?main|main_?(?:process|rank|node)|master|primary|leader|should_(?:save|log|write)|lock|gpu|worker"
 )
 _TURNS = frozenset({"main-first", "local-main-first", "rank-zero-only"})
+# What context managers are called that let one process after the other in, or only one.
+_TAKES_TURNS = re.compile(r"(?i)lock|mutex|sem|first|main|rank|zero|once|master|only|turn|sync|barrier|exclusive|guard")
+# Methods that look at their object only.
+_PLAIN = frozenset(
+    {"lower", "upper", "strip", "keys", "values", "items", "exists", "is_file", "is_dir", "split", "copy"}
+)
 _DEEPEST = 4
 _RUNS_SCRIPT = re.compile(r"(?:ddp|fsdp|deepspeed)(?!.*(?:spawn|fork|notebook))")
 
@@ -121,13 +127,15 @@ def _processes(around: tuple[Node, ...], spawns: list[ast.AST]) -> frozenset[int
     return frozenset(id(n.node) for n in around if isinstance(n, Call) and id(n.node) in nodes)
 
 
-def every_rank_comes(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int) -> bool:
-    """Return whether exactly these ranks come to an event, each of them."""
-    allowed = 0 if lanes == run.machine.worlds.full else LOCAL
-    if event.lanes != lanes or event.may or event.varies & _PARTS & ~allowed or "rank-zero-only" in event.tags:
+def every_rank_comes(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int, assumed: int = 0) -> bool:
+    """Return whether exactly these ranks come to an event, each of them; tests may rest on what is `assumed`."""
+    local = 0 if lanes == run.machine.worlds.full else LOCAL
+    if event.lanes != lanes or event.may or event.varies & _PARTS & ~(local | assumed):
         return False
     tests = [node for node in around if isinstance(node, Alt)]
-    if not all(is_common(node) or (allowed and _is_of_machine(node, lanes)) for node in tests):
+    if not all(is_common(node, assumed) or (local and _is_of_machine(node, lanes)) for node in tests):
+        return False
+    if "rank-zero-only" in event.tags:
         return False
     return not any(keeps_away(run, node) for node in around)
 
@@ -142,9 +150,21 @@ def keeps_away(run: RunQuery, node: Node) -> bool:
 _PARTS = (DIVERGENT & ~HOST) | LOST | UNSURE
 
 
-def is_common(alt: Alt) -> bool:
+def is_common(alt: Alt, assumed: int = 0) -> bool:
     """The test may not send ranks different ways, as far as it can be read."""
-    return not alt.varies & _PARTS and not _RANKED.search(in_words(alt))
+    if alt.varies & _PARTS & ~assumed or _RANKED.search(in_words(alt)):
+        return False
+    return not alt.varies & _PARTS or not any(_asks_machine(node) for node in expressions_of(alt))
+
+
+def _asks_machine(node: ast.expr) -> bool:
+    """Return whether code asks a function that gets nothing, or decides by one: it may know where it runs."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    return any(not (call.args or call.keywords) and _called(call) not in _PLAIN for call in calls)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _is_of_machine(alt: Alt, lanes: int) -> bool:
@@ -157,7 +177,9 @@ def _is_lock(manager: Value) -> bool:
     for atom in manager.atoms:
         name = atom.cls if isinstance(atom, Instance) and isinstance(atom.cls, str) else ""
         name = name or (atom.cls.node.name if isinstance(atom, Instance) and not isinstance(atom.cls, str) else "")
-        if not name or "lock" in name.lower():
+        call = atom.node if isinstance(atom, Instance) else None
+        made = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+        if "lock" in name.lower() or (not name and (not made or _TAKES_TURNS.search(made))):
             return True
     return False
 

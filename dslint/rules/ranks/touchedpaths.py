@@ -30,7 +30,11 @@ def does_to_path(found: Arrival, row: Mapping[str, Any]) -> str | None:
     if "opens" in event.tags:
         mode = event.arguments.get(str(row.get("mode", "")))
         modes = mode.constants if mode is not None else None
-        return "write" if modes and all(isinstance(m, str) and m[:1] in ("w", "x") for m in modes) else None
+        if not modes or not all(isinstance(m, str) and m[:1] in ("w", "x") for m in modes):
+            return None
+        if is_download(event):
+            return None if found.is_tried else "fetch"
+        return "write"
     # Libraries that take a function which writes, or are told which rank does, guard by themselves; tokenizers and
     # configurations are small and the same on all ranks.
     is_small = event.api.endswith(".save_pretrained") and "main" not in row and "trainer-save" not in event.tags
@@ -39,6 +43,12 @@ def does_to_path(found: Arrival, row: Mapping[str, Any]) -> str | None:
     is_guarded = is_guarded or _copies_the_same(event, str(row.get("copies", "")))
     is_added = bool(row.get("appends")) if mode is None else mode.constants != ("w",)
     return None if is_guarded or is_added or not is_stated(event, str(row.get("main", "")), True) else "write"
+
+
+def is_download(event: Event) -> bool:
+    """The file that is opened gets what the same function fetches from the net."""
+    scope = event.module.function(event.node) or event.module.statement(event.node)
+    return _FETCHES.search(event.module.text(scope)) is not None
 
 
 def _copies_the_same(event: Event, source: str) -> bool:
@@ -51,6 +61,7 @@ def is_stated(event: Event, name: str, default: bool) -> bool:
     return name not in event.arguments or event.arguments[name].constants == (default,)
 
 
+_FETCHES = re.compile(r"\burlopen\(|\brequests\.(?:get|Session)\(|\biter_content\(|\.get\([^()]*\bstream=True")
 # Names by which scripts tell their processes apart, whatever the reader knows of their values.
 _OWN = re.compile(r"(?i)rank|shard|worker|pid|uuid|mkdtemp|tempfile|tmp_path|tmpdir|proc(?:ess)?_?(?:id|index|num)")
 

@@ -1,9 +1,9 @@
 """Every rank makes, removes, moves or writes the same file or folder.
 
 **What.** A script that runs as several processes makes a folder without `exist_ok`, removes or moves a file or folder,
-writes a file, or downloads and unpacks a data set without a lock, under a path that is the same on all ranks, and
-nothing keeps ranks from coming there together. The same of old checkpoints that every rank finds in a listing of the
-shared folder, and removes.
+writes a file, or downloads and unpacks a data set without a lock (also by a helper of its own, which opens the file for
+what it fetches), under a path that is the same on all ranks, and nothing keeps ranks from coming there together. The
+same of old checkpoints that every rank finds in a listing of the shared folder, and removes.
 
 **Why it hurts.** The ranks race. Of two that make a folder one gets `FileExistsError`, also where both have looked
 before whether it is there. Of two that remove or move something one gets `FileNotFoundError`. That rank ends, and the
@@ -30,10 +30,11 @@ is refused by the other. With paths of their own nothing happens.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call
-from dslint.python.varies import HOST
+from dslint.python.events import Alt, Call, Event, Node
+from dslint.python.varies import HOST, UNMODELLED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.examples.pathscripts import (
     BOTH,
@@ -41,21 +42,34 @@ from dslint.rules.examples.pathscripts import (
     DECORATED,
     FETCHED,
     FETCHES,
+    FETCHES_OWN,
     FILES,
     KEPT,
     MAIN,
     MAIN_ONLY,
+    NAMED,
+    NAMED_BY_STAGE,
+    OWN_FETCH,
+    PPO,
     PRUNED,
     READS,
     RESULTS,
+    RESUMED,
     RUN,
     SAVE,
     SPAWN,
     TESTED,
     WRITER,
 )
-from dslint.rules.ranks.everyrank import Arrival, arrivals, row_of
-from dslint.rules.ranks.touchedpaths import does_to_path, is_shared_path, is_stated, path_of, shared_listings
+from dslint.rules.ranks.everyrank import Arrival, arrivals, every_rank_comes, row_of
+from dslint.rules.ranks.touchedpaths import (
+    does_to_path,
+    is_download,
+    is_shared_path,
+    is_stated,
+    path_of,
+    shared_listings,
+)
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -71,6 +85,7 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+_TOUCHES = ("makes-folder", "removes", "moves-file", "saves", "opens", "unpacks")
 _MESSAGES = {
     "folder": "Every rank creates this folder: the second one gets `FileExistsError`, and the others wait for it",
     "tested folder": "Every rank creates this folder if it is missing: when two look at the same time, one fails",
@@ -93,13 +108,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call by which every rank changes the same path."""
     if run.context.is_one_process:
         return
-    reached = list(arrivals(run, "makes-folder", "removes", "moves-file", "saves", "opens", "unpacks"))
+    reached = list(arrivals(run, *_TOUCHES, come=partial(_comes, run)))
     fetched = _fetched_before(run, reached)
     listings = shared_listings(run)
     for found in reached:
         event, row = found.event, row_of(run, found.event)
         does, name = does_to_path(found, row), str(row.get("path", ""))
-        if does is None or (does in ("download", "fetch") and event.api in fetched):
+        if does is None or (does in ("download", "fetch") and fetched & {event.api, event.node}):
             continue
         if not is_shared_path(run, event, name, listings if does in ("remove", "move", "write") else frozenset()):
             continue
@@ -121,53 +136,28 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
-def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[str]:
+def _comes(run: RunQuery, event: Event, around: tuple[Node, ...]) -> bool:
+    """Return whether every rank comes to a call, also by tests of what code without a model has given them."""
+    return every_rank_comes(run, event, around, run.machine.worlds.full, assumed=UNMODELLED)
+
+
+def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:
     """Return the calls by which some processes fetch files elsewhere, so that the others find them."""
     every, full = {id(found.event.node) for found in reached}, run.machine.worlds.full
     others = [h.event for h in run.happenings("unpacks") if id(h.event.node) not in every]
-    found = {event.api for event in others if not is_stated(event, "download", False)}
+    found: set[object] = {event.api for event in others if not is_stated(event, "download", False)}
+    found |= {h.event.node for h in run.occurrences("opens") if h.event.lanes != full and is_download(h.event)}
     # Also by the same call, in a function that some ranks have run before.
     fetches = [h.event for h in run.occurrences("fetches")]
     return frozenset(found | {e.api for e in fetches if e.lanes != full or id(e.node) not in every})
 
 
-_PPO = """\
-from trl import AutoModelForCausalLMWithValueHead, PPOConfig, PPOTrainer
-
-
-def train(dataset, tokenizer, reward):
-    model = AutoModelForCausalLMWithValueHead.from_pretrained("gpt2")
-    trainer = PPOTrainer(PPOConfig(), model, None, tokenizer, dataset)
-    for step, batch in enumerate(trainer.dataloader):
-        answers = trainer.generate(batch["query"])
-        trainer.step(batch["query"], answers, reward(answers))
-        %strainer.save_pretrained(f"out/step_{step}")
-"""
-_RESUMED = """\
-import os
-
-import torch
-from accelerate import Accelerator
-
-
-def train(model, optimizer, loader, folder):
-    accelerator = Accelerator()
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    step = int(sorted(os.listdir(folder))[-1].split("-")[1])
-    for batch in loader:
-        accelerator.backward(model(batch).mean())
-        optimizer.step()
-        optimizer.zero_grad()
-        step += 1
-        %storch.save(accelerator.unwrap_model(model).state_dict(), f"{folder}/checkpoint-{step}/model.bin")
-"""
-
 EXAMPLES = (
-    bad("a trainer of trl", {"ppo.py": _PPO % "", "requirements.txt": "trl==0.8.6\n"}, "ppo.py:10"),
+    bad("a trainer of trl", {"ppo.py": PPO % "", "requirements.txt": "trl==0.8.6\n"}, "ppo.py:10"),
     good("a trainer of trl, on the main process", {
-        "ppo.py": _PPO % "if trainer.accelerator.is_main_process:\n            ", "requirements.txt": "trl==0.8.6\n"}),
-    bad("a number that the names in the folder say", {"train.py": _RESUMED % ""}, "train.py:16"),
-    good("the same on one rank", {"train.py": _RESUMED % "if accelerator.is_main_process:\n            "}),
+        "ppo.py": PPO % "if trainer.accelerator.is_main_process:\n            ", "requirements.txt": "trl==0.8.6\n"}),
+    bad("a number that the names in the folder say", {"train.py": RESUMED % ""}, "train.py:16"),
+    good("the same on one rank", {"train.py": RESUMED % "if accelerator.is_main_process:\n            "}),
     bad("old checkpoints that every rank finds in the folder",
         {"keeper.py": PRUNED % ("", ""), "train.py": KEPT % BOTH}, ("keeper.py:16", "keeper.py:22")),
     good("one rank removes them", {"keeper.py": PRUNED % ("", ""), "train.py": KEPT % MAIN_ONLY}),
@@ -183,6 +173,14 @@ EXAMPLES = (
         "data.py:13"),
     good("rank 0 has fetched the file before", {"data.py": FETCHED, "train.py": FETCHES % (
         "if dist.get_rank() == 0:\n    Captions('data')\ndist.barrier()\n")}),
+    bad("own helpers that download", {"fetch.py": OWN_FETCH, "train.py": FETCHES_OWN % ""},
+        ("fetch.py:10", "fetch.py:19")),
+    good("rank 0 has been there", {"fetch.py": OWN_FETCH.replace("    if not os.path.isfile(path):\n", "    if 0:\n"),
+         "train.py": FETCHES_OWN % (
+             "if dist.get_rank() == 0:\n    weights('https://example.com/vgg.pth', 'cache')\ndist.barrier()\n")}),
+    bad("a configuration that nobody can read names the data set and the files", {"main.py": NAMED % ("", "")},
+        ("main.py:12", "main.py:14", "main.py:25", "main.py:26", "main.py:28")),
+    good("a function that nobody can read decides who comes", {"main.py": NAMED_BY_STAGE}),
     bad("a flag that the call gives", {
         "data.py": DATA % (", fetch", "fetch"), "train.py": READS % ("", "", ", fetch=True")}, "data.py:5"),
     good("the data set must be there", {
