@@ -4,7 +4,7 @@ program that reads its standard input: `ssh`, `srun`, `mpirun`, `docker run -i`,
 **Why it hurts.** The program takes the rest of the file as its input. The loop ends after the first line: the first
 node, or the first experiment, is started, and no other; nothing reports it.
 
-**Fix.** `ssh -n`, `srun --input none`, or `< /dev/null` behind the program; or let the loop read from another place
+**Fix.** `ssh -n`, `srun --input none`, or `< /dev/null` after the program; or let the loop read from another place
 (`while read -u 3 host; do ...; done 3< hosts`).
 
 **When it stays quiet.** When the program is started with `&` or has an input of its own, and for loops that read from

@@ -1,7 +1,7 @@
 """**What.** JSON on the command line that bash changes: `--kwargs {"min_lr": 1e-6}` without quotes, `"{"min_lr":
 1e-6}"` in double ones, or a variable between single ones (`'{"batch": $BATCH}'`).
 
-**Why it hurts.** bash takes the inner quotes away and splits at blanks: the script gets `{min_lr:` and `1e-6}` as two
+**Why it hurts.** bash takes the inner quotes away and splits at spaces: the script gets `{min_lr:` and `1e-6}` as two
 words, and stops with a `JSONDecodeError` or `unrecognized arguments`. Between single quotes `$BATCH` stays as it is
 written.
 
