@@ -78,7 +78,9 @@ def _untold(source: SourceFile, workspace: Workspace) -> Location | None:
 
 def _calls(source: SourceFile) -> Iterator[tuple[Module, ast.Call]]:
     module = read(source)
-    for call in module.nodes_of(ast.Call) if isinstance(module, Module) else ():
+    if not isinstance(module, Module):
+        return
+    for call in module.nodes_of(ast.Call):
         if ast.unparse(call.func).rpartition(".")[2] == "Accelerator":
             yield module, call
 

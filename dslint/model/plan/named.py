@@ -17,6 +17,7 @@ from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.parser.accept import read_words
 from dslint.model.plan.parser.options import Passed, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
+from dslint.model.plan.readfields import filled_from_files
 from dslint.model.plan.recipe import NO_COMMAND, Recipe, recipe_arguments
 from dslint.model.plan.scriptprofile import ScriptProfile
 from dslint.model.workspace import Workspace
@@ -44,12 +45,14 @@ def arguments_of(
     consumer: Fact[str],
     given: Passed | None,
     passed: Mapping[str, Fact[str]],
+    files: Files,
 ) -> dict[str, Fact[Any]]:
     """Return the arguments that the script will have, by their names."""
     if found is not None:
         return recipe_arguments(command, found, default_arguments(command, profile))
     own = given.values if given is not None and consumer.get_or("") != "hf" else {}
     effective = effective_arguments(command, profile, consumer, passed)
+    effective = filled_from_files(effective, profile, given.values if given is not None else {}, files)
     # What the parser makes of the words is better than a default, which an abbreviated option has replaced.
     return {**own, **{name: fact for name, fact in effective.items() if name in passed or name not in own}}
 

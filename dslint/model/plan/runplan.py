@@ -50,7 +50,6 @@ from dslint.model.plan.ownstrategy import chooses_strategy
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.rankuse import RankUse
-from dslint.model.plan.readfields import filled_from_files
 from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
     Recipe,
@@ -305,8 +304,7 @@ def _planned(
     consumer = stated.or_else(config_reader(script, workspace, run_consumer(command, profile, choice)))
     parser, given_to = words_of(command, script, workspace)
     passed = passed_arguments(command)
-    arguments = arguments_of(command, profile, arguments_file, consumer, given_to, passed)
-    arguments = filled_from_files(arguments, profile, given_to.values if given_to is not None else {}, around)
+    arguments = arguments_of(command, profile, arguments_file, consumer, given_to, passed, around)
     plain = script if is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
     is_rewritten = command.launcher_flag("--autotuning") is not None or changes_config(profile, choice, named)
