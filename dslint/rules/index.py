@@ -6631,6 +6631,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL729",
+        name="setting-asked-of-wrapper",
+        kind="script",
+        severity="warning",
+        summary="`hasattr` or `getattr` asks a DistributedDataParallel for what only the model inside has",
+        module="dslint.rules.script.dsl729_setting_asked_of_wrapper",
+        markers=(
+            "DistributedDataParallel|DDP",
+            "hasattr\\(|getattr\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL730",
         name="rate-scaled-after-restore",
         kind="script",
