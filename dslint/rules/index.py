@@ -6739,6 +6739,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL736",
+        name="seed-of-rank-replaced",
+        kind="script",
+        severity="warning",
+        summary="a seed with the rank is replaced by one that is the same on all ranks",
+        module="dslint.rules.script.dsl736_seed_of_rank_replaced",
+        markers=(
+            "seed\\w*\\(",
+            "rank",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",
