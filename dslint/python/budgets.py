@@ -112,7 +112,8 @@ def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, m
         escape(m, operand)
     if matters:
         m.events.append(Call(node, m.frame.module, function, Seq([*m.partial, Lost(UNFINISHED, node)])))
-        return one(Unknown(LOST_VALUE, UNFINISHED), LOST, LOST)
+        made_by = frozenset().union(*map(m.made_by, arguments.all()))
+        return one(Unknown(LOST_VALUE, UNFINISHED), LOST, LOST, made_by)
     return m.thing(node, UNFINISHED, arguments.all(), varies=UNMODELLED)
 
 

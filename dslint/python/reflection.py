@@ -94,6 +94,8 @@ def is_of_kind(m: Machine, atom: object, kind: object) -> bool | None:
 
 
 def _getattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.wrappers import note_hidden
+
     if len(arguments.positional) < 2:
         return None
     base, name = arguments.positional[:2]
@@ -102,6 +104,8 @@ def _getattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if not isinstance(single, Const) or not isinstance(single.value, str):
         operands = [base, name] + ([default] if default is not None else [])
         return m.thing(node, "attribute with a computed name", operands)
+    if default is not None:
+        note_hidden(m, base, single.value, node)
     found = NOTHING
     for atom in base.atoms:
         has = has_attribute(m, atom, single.value)
@@ -152,11 +156,14 @@ def _any_field(m: Machine, base: Value, value: Value) -> None:
 
 
 def _hasattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.wrappers import note_hidden
+
     if len(arguments.positional) != 2:
         return None
     base, name = arguments.positional
     single = name.single
     if isinstance(single, Const) and isinstance(single.value, str):
+        note_hidden(m, base, single.value, node)
         answers = {has_attribute(m, atom, single.value) for atom in base.atoms}
         if answers == {True}:
             return const(True)

@@ -135,6 +135,34 @@ def _note_missing(m: Machine, atom: Instance, cls: str, name: str, node: ast.AST
         return
 
 
+def note_hidden(m: Machine, base: Value, name: str, node: ast.AST) -> None:
+    """Note a question by name (`hasattr`, `getattr`) for what the model inside a DDP has, and the DDP does not."""
+    for atom in base.atoms if m.alive else ():
+        if not isinstance(atom, Instance) or not isinstance(atom.cls, str) or not m.libraries.is_class(atom.cls, "ddp"):
+            continue
+        rows = list(m.libraries.lineage(atom.cls))
+        listed = next((r.constructor.extra["own_members"] for r in rows if "own_members" in r.constructor.extra), None)
+        inner = m.store.get((atom, "module"))
+        is_own = listed is None or name in listed or m.store.get((atom, name)) is not None
+        if is_own or inner is None or any(name in r.methods or name in r.fields for r in rows):
+            continue
+        if inner.atoms and all(
+            isinstance(a, Instance) and (_has(m, a, name) or _sets(m, a, name)) for a in inner.atoms
+        ):
+            tags = frozenset(("hidden-member",))
+            path = f"{atom.cls}.{name}"
+            m.events.append(Event(path, tags, node, m.frame.module, base, {}, None, m.lanes, m.control))
+            return
+
+
+def _sets(m: Machine, atom: Instance, name: str) -> bool:
+    """Return whether a method of the class of an object, or of one above it, sets a field of that name."""
+    lineage = attributes.lineage(m, atom.cls) if isinstance(atom.cls, ClassAtom) else ()
+    nodes = [n for cls in lineage if isinstance(cls, ClassAtom) for n in ast.walk(cls.node)]
+    stores = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return any(n.attr == name and isinstance(n.value, ast.Name) and n.value.id == "self" for n in stores)
+
+
 def _of_inner(m: Machine, atom: Instance, form: str, name: str, node: ast.AST) -> Value | None:
     """Return a member of the object in a field when its class defines it, or when it is a field of it."""
     inner = m.store.get((atom, form.removeprefix("field "))) if form else None

@@ -119,3 +119,93 @@ def train(loader):
         optimizer.zero_grad()
         print(evaluate(model, batch))
 """
+
+# A name is given to the model inside where there is a wrapper.
+SAMPLED = """\
+import argparse
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Net(torch.nn.Linear):
+    def sample(self, x):
+        words = self(x)
+        return words, words.log()
+
+
+def step(model, batch, criterion):
+    inner = model
+    if hasattr(model, "module"):
+        inner = %s
+    if batch is None:
+        return None
+    # what follows is the training step
+    words, logs = %s
+    return criterion(words, logs)
+
+
+def main(args, loader):
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(args.gpu)
+    model = Net(4, 4).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    if args.distributed:
+        model = DDP(model, device_ids=[args.gpu])
+    for batch in loader:
+        loss = step(model, batch, torch.nn.MSELoss())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--distributed", action="store_false")
+parser.add_argument("--gpu", type=int)
+main(parser.parse_args(), torch.load("data.pt"))
+"""
+
+# An evaluation that needs gradients for what it shows.
+MAPS = """\
+import argparse
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Net(torch.nn.Linear):
+    def embeds(self, x):
+        return self(x)
+
+
+def logged(loader):
+    for at, batch in enumerate(loader):
+        yield batch
+        print(at)
+
+
+def evaluate(model, loader):
+    model.eval()
+    for batch in logged(loader):
+        score = model.embeds(batch).sum()
+        model.zero_grad()
+        score.backward()
+
+
+def main(args, loader):
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(args.gpu)
+    model = inner = Net(4, 4).cuda()
+    if args.distributed:
+        model = DDP(model, device_ids=[args.gpu])
+        inner = model.module
+    evaluate(inner, loader)
+    dist.destroy_process_group()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--distributed", action="store_false")
+parser.add_argument("--gpu", type=int)
+main(parser.parse_args(), torch.load("data.pt"))
+"""

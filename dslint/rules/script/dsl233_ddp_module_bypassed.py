@@ -31,11 +31,14 @@ from dslint.core.source import Span
 from dslint.python.events import Call, Event, Loop, walk
 from dslint.python.models import INSIDE
 from dslint.python.queries.arms import other_arms
+from dslint.python.queries.derived import Derived
 from dslint.python.queries.skipped import is_frozen
-from dslint.python.values import Function, Instance
+from dslint.python.source import Module
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.examples.bypassscripts import FABRIC, GETTER, PARTS, REFERENCE, TARGET, TRAIN
+from dslint.rules.examples.bypassscripts import FABRIC, GETTER, MAPS, PARTS, REFERENCE, SAMPLED, TARGET, TRAIN
 from dslint.rules.examples.snippets import PREPARED_ENCODER
+from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import instances
 from dslint.rules.wrapping.ddps import (
@@ -135,8 +138,7 @@ def _is_excused(call: Happening, backward: Happening) -> bool:
     modules = {id(m): m for m in (call.event.module, backward.event.module, call.entry.module)}
     if any(averages_by_hand(module) for module in modules.values()):
         return True
-    functions = [c.function.node for c in call.calls if isinstance(c.function, Function)]
-    first = getattr(functions[-1], "lineno", 1) if functions else getattr(call.entry.node, "lineno", 1)
+    first = getattr(function_around(call.event.module, call.event.node), "lineno", 1)
     func = getattr(call.event.node, "func", None)
     inside = call.event.module.text(func.value) if isinstance(func, ast.Attribute) else ""
     found = _MODES.findall(call.event.module.lines(first, getattr(call.event.node, "lineno", 1)))
@@ -154,7 +156,7 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
     is_ddp = wrap is not None and wrap.event.api.endswith("DistributedDataParallel")
     is_choice = wrap is None or _is_choice(wrap)
     is_certain = is_ddp and not is_choice
-    if (is_ddp or wrap is not None) and is_choice and not _INSIDE.search(event.module.text(inside)):
+    if (is_ddp or wrap is not None) and is_choice and not _is_taken_out(run, event.module, inside):
         return None  # wrapped in some arms only
     if not is_ddp and run.context.zero_stage.is_known:
         return None  # an engine, whose hooks sit in the parameters
@@ -176,6 +178,17 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
         fix=_fix(run, event, func),
         facts={"kept": ".module" not in text and not text.endswith(".forward")},
     )
+
+
+def _is_taken_out(run: RunQuery, module: Module, inside: ast.AST) -> bool:
+    """Return whether the code takes the model out of its wrapper, here or where the name gets it."""
+    if _INSIDE.search(module.text(inside)):
+        return True
+    derived = Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
+    near = list(derived.behind(module, inside))
+    whole = derived.of(module, [inside]) if isinstance(inside, ast.expr) else None
+    nodes = [node for _, piece in whole or near for node in ast.walk(piece)]
+    return any(isinstance(node, ast.Attribute) and node.attr in ("module", "unwrap_model") for node in nodes)
 
 
 def _is_choice(wrap: Happening) -> bool:
@@ -275,6 +288,14 @@ def train(loader):
     bad(
         "a helper hands out the model inside", {"train.py": GETTER % "self.inner().loss(batch)"}, "train.py:16 warning"
     ),
+    bad(
+        "a name for the model inside, in a run that may have no wrapper",
+        {"train.py": SAMPLED % ("model.module", "inner.sample(batch)")},
+        "train.py:20 warning",
+    ),
+    good("a name for the wrapper, or for the model where there is none", {
+        "train.py": SAMPLED % ("model", "inner(batch), batch")}),
+    good("maps of an evaluation, in a loop over a generator", {"train.py": MAPS}),
     bad(
         "a helper takes what accelerate prepared out of DDP where it is in one",
         {

@@ -21,7 +21,6 @@ the seed, other noise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -29,6 +28,7 @@ from dslint.python.events import Call, Event, Loop, events
 from dslint.python.values import Function
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.ownseeds import PARALLEL
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.lightnings import has_several, trainers
 
@@ -49,10 +49,6 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-_PARALLEL = re.compile(
-    r"(?:sequence|tensor|pipeline|context)_?parallel|\b[tsp]p_size|ulysses|PipelineModule|\bmpu\b|init_device_mesh",
-    re.I,
-)
 _OWN = RANKED | RANDOM | CLOCK | HOST | LOST | DATA
 
 
@@ -62,7 +58,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     yield from _samples(run)
     seeds = _seeds(run) if run.has("wraps-model", "prepares", "makes-engine") or _is_lightning(run) else []
-    if not seeds or run.entries[0].module.search(_PARALLEL):
+    if not seeds or run.entries[0].module.search(PARALLEL):
         return
     loops = {
         id(loop.node)

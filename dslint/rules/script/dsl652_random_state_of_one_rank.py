@@ -29,6 +29,7 @@ from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.python.varies import LOCAL, LOST, RANK
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.ownseeds import is_own_seed
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -54,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first state that all ranks take from one file, where each was seeded its own way."""
     if run.context.is_one_process:
         return
-    seeded = next((found for found in run.happenings("seeds") if _is_own(found.event)), None)
+    seeded = next((found for found in run.happenings("seeds") if is_own_seed(found.event)), None)
     if seeded is None:
         return
     loads = {found.event.node: found.event for found in run.happenings("loads") if found.event.api == "torch.load"}
@@ -69,11 +70,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if all(_is_of_all(run, loads[call]) for call in calls) and not _seeds_later(found, event):
             yield _finding(run, event, loaded, seeded.event)
             return
-
-
-def _is_own(event: Event) -> bool:
-    seed = event.arguments.get("seed")
-    return seed is not None and bool(seed.varies & (RANK | LOCAL)) and not event.may
 
 
 def _behind(derived: Derived, event: Event) -> list[Piece]:
@@ -100,7 +96,7 @@ def _seeds_later(found: Happening, event: Event) -> bool:
     """Return whether each rank is seeded its own way after the state was restored."""
     order = list(events(found.entry.tree))
     at = next((number for number, other in enumerate(order) if other is event), 0)
-    return any("seeds" in other.tags and _is_own(other) for other in order[at:])
+    return any("seeds" in other.tags and is_own_seed(other) for other in order[at:])
 
 
 def _finding(run: RunQuery, event: Event, loaded: Event, seeded: Event) -> Finding:
