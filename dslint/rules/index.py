@@ -6460,6 +6460,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL712",
+        name="last-steps-never-saved",
+        kind="script",
+        severity="warning",
+        summary="weights are saved at every N-th step only: what the last steps of a run train is thrown away",
+        module="dslint.rules.script.dsl712_last_steps_never_saved",
+        markers=(
+            "torch|accelerat|deepspeed",
+            "%",
+            "save",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL715",
         name="one-file-of-several-ranks",
         kind="script",
