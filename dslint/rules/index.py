@@ -6304,7 +6304,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl698_evaluation_counts_padding",
         markers=(
             "DistributedSampler",
-            "reduce",
+            "reduce|gather",
         ),
         fix="none",
         since="0.1.0",
