@@ -6477,6 +6477,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL713",
+        name="parts-loaded-onto-their-gpus",
+        kind="script",
+        severity="warning",
+        summary="one rank loads the GPU tensors of all ranks without `map_location`: it takes memory on every GPU",
+        module="dslint.rules.script.dsl713_parts_loaded_onto_their_gpus",
+        markers=(
+            "torch",
+            "\\bload\\(",
+            "cuda|\\.to\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL715",
         name="one-file-of-several-ranks",
         kind="script",

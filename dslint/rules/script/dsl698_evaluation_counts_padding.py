@@ -133,10 +133,7 @@ def _waits(found: Evaluation) -> bool:
 
 def _knows(found: Evaluation) -> bool:
     """Return whether the code around the loop, the reduction or the loader speaks of what is repeated."""
-    for place in (found.loop, found.joined, found.loader.event):
-        if _KNOWS.search(_code_around(place)):
-            return True
-    return False
+    return any(_KNOWS.search(_code_around(place)) for place in (found.loop, found.joined, found.loader.event))
 
 
 def _finding(run: RunQuery, found: Evaluation) -> Finding:
