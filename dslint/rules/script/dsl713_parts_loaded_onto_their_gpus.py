@@ -84,7 +84,7 @@ def _is_of_gpu(run: RunQuery, save: Event) -> bool:
         module = next((m for m in (save.module, *modules) if atom.node in m.parents), None)
         scope = module.function(atom.node) if module is not None else None
         if module is not None and scope is not None and _ON_GPU.search(module.text(scope)):
-            return _collects_tensors(module, scope)
+            return any(_is_tensor(module, scope, value) for value in _kept(module, scope, atom.node))
     return False
 
 
@@ -112,16 +112,18 @@ def _read(node: ast.AST | None) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set()
 
 
-def _collects_tensors(module: Module, scope: ast.AST) -> bool:
-    """Return whether a function puts what a model gave into a list or dictionary, as it is."""
+def _kept(module: Module, scope: ast.AST, made: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a function puts into the list or dictionary that it makes here."""
+    statement = module.parents.get(made)
+    names = {ast.unparse(target) for target in statement.targets} if isinstance(statement, ast.Assign) else set()
     for node in ast.walk(scope):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _GROWS:
-            continue
-        for argument in node.args:
-            values = argument.values if isinstance(argument, ast.Dict) else getattr(argument, "elts", [argument])
-            if any(_is_tensor(module, scope, value) for value in values):
-                return True
-    return False
+        given: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWS:
+            given = node.args if ast.unparse(node.func.value) in names else []
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            given = [node.value] if ast.unparse(node.targets[0].value) in names else []
+        for argument in given:
+            yield from argument.values if isinstance(argument, ast.Dict) else getattr(argument, "elts", [argument])
 
 
 def _is_tensor(module: Module, scope: ast.AST, value: ast.expr) -> bool:
@@ -184,6 +186,11 @@ EXAMPLES = (
     bad("a f-string, and tuples", {"evaluate.py": (_EVALUATE % ("", "")).replace(
         '{"id": number.item(), "map": each}', "(number, each)").replace('"part_%d.pth" % rank', 'f"part_{rank}.pth"')},
         "evaluate.py:23"),
+    bad("a dictionary", {"evaluate.py": (_EVALUATE % ("", "")).replace("result = []", "result = {}").replace(
+        'result.append({"id": number.item(), "map": each})', "result[number.item()] = each").replace(
+        "found = []", "found = {}").replace("found += ", "found |= ")}, "evaluate.py:23"),
+    good("numbers beside losses that nobody saves", {"evaluate.py": (_EVALUATE % (".mean().item()", "")).replace(
+        "            result.append(", "            print([].append(maps))\n            result.append(")}),
     good("onto the CPU", {"evaluate.py": _EVALUATE % ("", ', map_location="cpu"')}),
     good("saved from the CPU", {"evaluate.py": _EVALUATE % (".cpu()", "")}),
     good("numbers", {"evaluate.py": _EVALUATE % (".mean().item()", "")}),
