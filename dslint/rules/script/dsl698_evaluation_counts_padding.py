@@ -1,7 +1,8 @@
 """A `DistributedSampler` repeats samples to fill the last round, and an evaluation counts them twice.
 
 **What.** The loader of an evaluation has a `DistributedSampler`. Each rank adds up hits, losses and the number of
-samples of its share, the sums are added up over the ranks with `all_reduce`, and a metric is their quotient.
+samples of its share, the sums are added up over the ranks with `all_reduce`, and a metric is their quotient. Or it
+collects the results of its share in a list, and the lists of the ranks are put together with `all_gather_object`.
 
 **Why it hurts.** The sampler gives every rank the same number of samples: where the data set is not a multiple of the
 number of ranks, it takes the first ones again. They count twice, so the metric is not that of the data set, changes
@@ -26,7 +27,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event, events
+from dslint.python.events import Event, Loop, events
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.evaluations import Evaluation, shared_evaluations
@@ -41,7 +42,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="samples that a `DistributedSampler` repeats to fill the last round count twice in a metric",
-    markers=(r"DistributedSampler", r"reduce"),
+    markers=(r"DistributedSampler", r"reduce|gather"),
     references=(
         "https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
         "https://github.com/RUCAIBox/RecBole/pull/1872",
@@ -56,6 +57,9 @@ _KNOWS = re.compile(
     r"|%[ ]*[\w.]*(?:world_size|num_replicas|num_proc)|//[ ]*[\w.]*(?:world_size|num_replicas|num_proc)"
 )
 _FOLDERS = ("torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder")
+_GATHERS = ("all_gather_object", "gather_object", "all_gather", "all_gather_into_tensor", "gather")
+# How code may keep one result of each sample: by a key of it.
+_BY_KEY = re.compile(r"\bset\(|\bdict\(|\.update\(|\{[^{}]*\bfor\b|\] = |\bnot in\b|groupby")
 # How code counts samples: one by one, a batch of them, or what is true of them.
 _COUNTS = re.compile(
     r"\blen\(|\.size\(|\.shape\b|\.numel\(|\.sum\(|\b1(?:\.0)?\b|batch_size|\.nelement\("
@@ -69,7 +73,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     loaders = {found.event.node: found for found in run.occurrences("makes-loader") if _fills_up(run, found.event)}
     for found in shared_evaluations(run, loaders):
-        if _is_sum(found.joined) and _adds_counts(found) and not _waits(found) and not _knows(found):
+        is_told = (_is_sum(found.joined) and _adds_counts(found)) or (_is_list(found) and not _drops(found))
+        if is_told and not _waits(found) and not _knows(found):
             yield _finding(run, found)
 
 
@@ -94,6 +99,24 @@ def _is_sum(event: Event) -> bool:
     return event.api.endswith((".all_reduce", ".reduce")) and is_sum(event) and is_of_all(event)
 
 
+def _is_list(found: Evaluation) -> bool:
+    """Return whether the ranks put lists together that the loop fills with what comes out for each sample."""
+    if found.joined.api.rpartition(".")[2] not in _GATHERS:
+        return False
+    calls = (node.func for node in ast.walk(found.loop.node) if isinstance(node, ast.Call))
+    return any(isinstance(func, ast.Attribute) and func.attr in ("append", "extend") for func in calls)
+
+
+def _drops(found: Evaluation) -> bool:
+    """Return whether the code around the loop or the gather may keep one result for each sample."""
+    return any(_BY_KEY.search(_code_around(place)) for place in (found.loop, found.joined))
+
+
+def _code_around(place: Loop | Event) -> str:
+    scope = function_around(place.module, place.node)
+    return place.module.text(scope) if scope is not None else place.module.code
+
+
 def _adds_counts(found: Evaluation) -> bool:
     """Return whether the loop adds up a number of samples, and not only means of batches."""
     for node in ast.walk(found.loop.node):
@@ -110,11 +133,7 @@ def _waits(found: Evaluation) -> bool:
 
 def _knows(found: Evaluation) -> bool:
     """Return whether the code around the loop, the reduction or the loader speaks of what is repeated."""
-    for place in (found.loop, found.joined, found.loader.event):
-        scope = function_around(place.module, place.node)
-        if _KNOWS.search(place.module.text(scope) if scope is not None else place.module.code):
-            return True
-    return False
+    return any(_KNOWS.search(_code_around(place)) for place in (found.loop, found.joined, found.loader.event))
 
 
 def _finding(run: RunQuery, found: Evaluation) -> Finding:
@@ -129,7 +148,7 @@ def _finding(run: RunQuery, found: Evaluation) -> Finding:
         hint="Take `Subset(data, range(rank, len(data), world_size))`, or leave out what is repeated",
         related=(
             run.location(found.loop.module, found.loop.node, "counts the samples of the share"),
-            run.location(found.joined.module, found.joined.node, "adds the counts up over the ranks"),
+            run.location(found.joined.module, found.joined.node, "puts the shares of the ranks together"),
         ),
     )
 
@@ -198,6 +217,14 @@ _MEANS = """\
     mean = torch.stack(losses).mean()
     dist.all_reduce(mean)
     return mean.item() / dist.get_world_size()"""
+_LISTS = """\
+    found = []
+    for x, y in loader:
+        found.extend((model(x).argmax(1) == y).tolist())
+    parts = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, found)
+    found = [each for part in parts for each in part]%s
+    return sum(found) / len(found)"""
 _PADDED, _SHUFFLED = "DistributedSampler(val, shuffle=False)", "DistributedSampler(val, num_replicas=world, rank=rank)"
 _CUT = "DistributedSampler(val, shuffle=False, drop_last=True)"
 _OWN = "Subset(val, range(rank, len(val), world))"
@@ -207,6 +234,11 @@ EXAMPLES = (
     bad("a tensor of sums", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _VECTOR)}, "train.py:9 info"),
     bad("two numbers", {"train.py": _TRAIN % (_SHUFFLED, "val, 8, sampler=part", _NUMBERS)}, "train.py:9 info"),
     bad("one after the other", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _TWO)}, "train.py:9 info"),
+    bad("lists of results", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _LISTS % "")}, "train.py:9 info"),
+    good(
+        "lists that are cut",
+        {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _LISTS % "[: len(loader.dataset)]")},
+    ),
     good("parts without padding", {"train.py": _TRAIN % (_OWN, "part, 8", _VECTOR)}),
     good("the rest is dropped", {"train.py": _TRAIN % (_CUT, "val, 8, sampler=part", _NUMBERS)}),
     good("means of the ranks", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _MEANS)}),
