@@ -10,6 +10,7 @@ from dslint.python.values import PerRank, Value
 
 # Whether there is a process group, as a test: all calls of one of these are the same one.
 _HAS_GROUP = ("torch.distributed.is_initialized", "deepspeed.comm.is_initialized")
+_MAY_HAVE_GROUP = ("torch.distributed.is_available",)
 _WORDS = re.compile(
     r"(?:^|[_\W])(?:dist|distributed|ddp|fsdp|deepspeed|horovod|slurm|torchrun|initiali[sz]ed|available|process(?:es)?|"
     r"world|rank|local_rank|group|multi|multigpu|multinode|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla)(?:$|[_\W\d])",
@@ -28,6 +29,12 @@ def holds_with_group(test: Value | None) -> bool | None:
 
 def _is_of_group(atom: object) -> bool:
     return isinstance(atom, tuple) and bool(atom) and atom[0] in _HAS_GROUP
+
+
+def group_atoms(formula: object) -> dict[object, bool]:
+    """Return the tests in a formula that a run without a group answers for certain, with that answer."""
+    found = [atom for atom in formulas.atoms(formula) if isinstance(atom, tuple) and bool(atom)]
+    return {atom: atom[0] not in _HAS_GROUP for atom in found if atom[0] in (*_HAS_GROUP, *_MAY_HAVE_GROUP)}
 
 
 def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
