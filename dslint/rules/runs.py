@@ -230,6 +230,12 @@ class RunQuery:
         default = self.machine.defaults.get(value.number)
         return default.constants if default is not None else None
 
+    @cached_property
+    def is_test(self) -> bool:
+        """The script is run by a test runner."""
+        modules = self.machine.program.modules()
+        return any(is_test(m.path, m.source.text) for m in modules if m.path == self.path)
+
     def has(self, *tags: str) -> bool:
         """Return whether any event has one of the tags."""
         return any(tag in self._tagged for tag in tags)

@@ -23,7 +23,6 @@ from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.launch.around import nodes_at
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.traits import COMMAND
 from dslint.rules.base import RuleMeta, bad, good
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ META = RuleMeta(
     summary="A redirection of a launch command without its `&`, or in the wrong order: errors are not in the log",
     references=("https://www.shellcheck.net/wiki/SC2069",),
     no_experiment="bash alone decides, and it was run",
-    needs=(COMMAND,),
+    needs=(r"/>>?[ \t]*[12](?:[ \t\n|;)]|$)|2>&1[^\n|]*>/",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -22,7 +22,6 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import Word
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.traits import COMMAND
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -33,7 +32,7 @@ META = RuleMeta(
     summary="JSON on the command line that bash changes: its quotes are taken away, or its variable stays",
     references=("https://www.gnu.org/software/bash/manual/html_node/Quoting.html",),
     no_experiment="bash alone decides, and it was run",
-    needs=(COMMAND,),
+    needs=(r"/\{\"|'\{/",),
 )
 
 _SCRIPT = {"train.py": "import sys\nprint(sys.argv)\n"}

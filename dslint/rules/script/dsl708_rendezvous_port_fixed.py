@@ -25,7 +25,6 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.testfiles import TEST_FILE
 from dslint.python.events import Alt, Event
 from dslint.python.queries.asked import in_words
 from dslint.python.source import Module
@@ -54,7 +53,7 @@ _NAMED = re.compile(r"(?i)init_?method|url")
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each port in the code at which ranks meet."""
-    if TEST_FILE.search(run.path) or not run.has(*_MEETS):
+    if run.is_test or not run.has(*_MEETS):
         return
     for found in run.happenings("sets-environment"):
         port = _written(found)

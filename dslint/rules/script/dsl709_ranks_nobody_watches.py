@@ -27,7 +27,6 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.testfiles import TEST_FILE
 from dslint.python.events import Call, Event, Loop, events, walk
 from dslint.python.source import Module
 from dslint.python.values import Function
@@ -60,7 +59,7 @@ _WAITS = re.compile(r"\.(?:join|wait|communicate)\(\s*\)|\.(?:join|wait|communic
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each place that starts ranks which nobody looks at."""
-    if TEST_FILE.search(run.path) or not run.has("spawns", "runs-command"):
+    if run.is_test or not run.has("spawns", "runs-command"):
         return
     for found in run.happenings("spawns", "runs-command"):
         event = found.event
