@@ -260,7 +260,7 @@ EXAMPLES = (
     ),
     good(
         "with a default",
-        {"train.py": _MAIN % ("DDP(net)", "print(getattr(model, 'width', 4))", "model(x).mean()")},
+        {"train.py": _MAIN % ("DDP(net)", "print(getattr(model, 'depth', 4))", "model(x).mean()")},
     ),
     good(
         "the bare model, by the test that wrapped it",

@@ -9,8 +9,9 @@ everything, a hook that never runs. Nothing raises. On one GPU, where nothing is
 
 **Fix.** Ask the model inside: `hasattr(model.module, ...)`, or build the optimizer before the model is wrapped.
 
-**When it stays quiet.** A function that knows of `.module` or unwraps; an attribute that is set on the wrapper; models
-whose class nobody knows; DeepSpeed engines and other wrappers that pass attributes on; one process.
+**When it stays quiet.** A function that knows of `.module` or unwraps; a choice that runs the wrapper otherwise; an
+attribute that is set on the wrapper; models whose class nobody knows; DeepSpeed engines and other wrappers that pass
+attributes on; one process.
 
 **Evidence.** torch 2.13: `hasattr(DistributedDataParallel(m), "init_params")` is False where `m.init_params` is set.
 """
@@ -22,6 +23,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
@@ -49,7 +51,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         around = function_around(event.module, event.node)
         text = event.module.text(around) if around is not None else event.module.text(event.node)
-        if _KNOWS.search(text) or not isinstance(event.node, ast.Call):
+        if _KNOWS.search(text) or not isinstance(event.node, ast.Call) or _has_other_way(event.module, event.node):
             continue
         wrapped = next((run.makers[a] for a in _atoms(event.receiver) if a in run.makers), None)
         related = [run.location(wrapped.module, wrapped.node, "wrapped here")] if wrapped is not None else []
@@ -64,6 +66,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint=f"Ask the model inside (`model.module.{name}`), or do this before the model is wrapped",
             related=tuple(related),
         )
+
+
+def _has_other_way(module: Module, node: ast.Call) -> bool:
+    """Return whether the same choice runs the model as a whole: `... else model(x)`."""
+    around = module.parents.get(node)
+    while around is not None and not isinstance(around, ast.If | ast.IfExp):
+        around = module.parents.get(around) if isinstance(around, ast.expr) else None
+    asked = ast.unparse(node.args[0]) if node.args else ""
+    calls = (n for n in ast.walk(around) if isinstance(n, ast.Call)) if around is not None else ()
+    return any(ast.unparse(call.func) == asked for call in calls)
 
 
 def _atoms(value: object) -> tuple[object, ...]:
