@@ -6464,7 +6464,7 @@ RULES: tuple[RuleInfo, ...] = (
         name="last-steps-never-saved",
         kind="script",
         severity="warning",
-        summary="weights are saved at every N-th step only: what the last steps of a run train is thrown away",
+        summary="weights are saved at every N-th step only: what the last steps of a run train is lost",
         module="dslint.rules.script.dsl712_last_steps_never_saved",
         markers=(
             "torch|accelerat|deepspeed",

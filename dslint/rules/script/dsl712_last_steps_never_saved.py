@@ -1,10 +1,10 @@
 """Weights are saved at every N-th step only, and nothing saves those of the last steps.
 
-**What.** A script trains for a number of epochs and saves inside of the loop over batches, behind `step % 5000 == 0`.
+**What.** A script trains for a number of epochs and saves inside of the loop over batches, if `step % 5000 == 0`.
 No other line of it saves weights: none at the end of an epoch, and none after the loops.
 
 **Why it hurts.** The number of steps is that of the epochs times that of the batches, and seldom a multiple of N. What
-is trained after the last multiple is thrown away when the script ends, up to N - 1 steps of every run, with the part
+is trained after the last multiple is lost when the script ends, up to N - 1 steps of every run, with the part
 of the schedule at which the rate is lowest; a run of fewer than N steps leaves no weights at all. The log says "Done".
 
 **Fix.** Save once more after the loops.
@@ -35,7 +35,7 @@ META = RuleMeta(
     name="last-steps-never-saved",
     kind="script",
     severity=Severity.WARNING,
-    summary="weights are saved at every N-th step only: what the last steps of a run train is thrown away",
+    summary="weights are saved at every N-th step only: what the last steps of a run train is lost",
     markers=(r"torch|accelerat|deepspeed", r"%", r"save"),
     references=("https://pytorch.org/tutorials/beginner/saving_loading_models.html",),
     depends_on_run=True,
