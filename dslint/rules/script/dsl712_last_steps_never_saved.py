@@ -9,6 +9,8 @@ of the schedule at which the rate is lowest; a run of fewer than N steps leaves 
 
 **Fix.** Save once more after the loops.
 
+It is a note: many runs are ended by hand, at a step that somebody chose.
+
 **When it stays quiet.** A line that saves, exports or stores something at another place; a test that also asks for the
 last step or the end; loops that end at a number of steps, which may be a multiple; N below 100, or one of which no line
 gives the value or the default; saves that each epoch decides.
@@ -34,7 +36,7 @@ META = RuleMeta(
     code="DSL712",
     name="last-steps-never-saved",
     kind="script",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     summary="weights are saved at every N-th step only: what the last steps of a run train is lost",
     markers=(r"torch|accelerat|deepspeed", r"%", r"save"),
     references=("https://pytorch.org/tutorials/beginner/saving_loading_models.html",),
@@ -51,7 +53,7 @@ _SMALLEST = 100
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on the save of a script all of whose saves stand behind a multiple of a step."""
+    """Fire on the save of a script that saves at multiples of a step alone."""
     found = [h for h in run.happenings(*_SAVES) if _OF_WEIGHTS.search(h.event.api)]
     tests = [_test(saved) for saved in found]
     if not found or any(test is None for test in tests):
