@@ -6671,8 +6671,8 @@ RULES: tuple[RuleInfo, ...] = (
         code="DSL712",
         name="last-steps-never-saved",
         kind="script",
-        severity="warning",
-        summary="weights are saved at every N-th step only: what the last steps of a run train is thrown away",
+        severity="info",
+        summary="weights are saved at every N-th step only: what the last steps of a run train is lost",
         module="dslint.rules.script.dsl712_last_steps_never_saved",
         markers=(
             "torch|accelerat|deepspeed",

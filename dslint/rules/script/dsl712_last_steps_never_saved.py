@@ -1,13 +1,15 @@
 """Weights are saved at every N-th step only, and nothing saves those of the last steps.
 
-**What.** A script trains for a number of epochs and saves inside of the loop over batches, behind `step % 5000 == 0`.
+**What.** A script trains for a number of epochs and saves inside of the loop over batches, if `step % 5000 == 0`.
 No other line of it saves weights: none at the end of an epoch, and none after the loops.
 
 **Why it hurts.** The number of steps is that of the epochs times that of the batches, and seldom a multiple of N. What
-is trained after the last multiple is thrown away when the script ends, up to N - 1 steps of every run, with the part
+is trained after the last multiple is lost when the script ends, up to N - 1 steps of every run, with the part
 of the schedule at which the rate is lowest; a run of fewer than N steps leaves no weights at all. The log says "Done".
 
 **Fix.** Save once more after the loops.
+
+It is a note: many runs are ended by hand, at a step that somebody chose.
 
 **When it stays quiet.** A line that saves, exports or stores something at another place; a test that also asks for the
 last step or the end; loops that end at a number of steps, which may be a multiple; N below 100, or one of which no line
@@ -34,8 +36,8 @@ META = RuleMeta(
     code="DSL712",
     name="last-steps-never-saved",
     kind="script",
-    severity=Severity.WARNING,
-    summary="weights are saved at every N-th step only: what the last steps of a run train is thrown away",
+    severity=Severity.INFO,
+    summary="weights are saved at every N-th step only: what the last steps of a run train is lost",
     markers=(r"torch|accelerat|deepspeed", r"%", r"save"),
     references=("https://pytorch.org/tutorials/beginner/saving_loading_models.html",),
     depends_on_run=True,
@@ -51,7 +53,7 @@ _SMALLEST = 100
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on the save of a script all of whose saves stand behind a multiple of a step."""
+    """Fire on the save of a script that saves at multiples of a step alone."""
     found = [h for h in run.happenings(*_SAVES) if _OF_WEIGHTS.search(h.event.api)]
     tests = [_test(saved) for saved in found]
     if not found or any(test is None for test in tests):

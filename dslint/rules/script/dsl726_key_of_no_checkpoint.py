@@ -3,8 +3,8 @@
 **What.** A script saves a dictionary with `torch.save`, and takes `checkpoint["scheduler"]` out of the file that it
 loads at a resume. The dictionary that is saved has other keys: `"lr_scheduler"`, or none for it at all.
 
-**Why it hurts.** The script trains and saves silently. `KeyError` comes when somebody resumes: after the time
-limit of the job, or after a crash, often in the middle of the night, and what the file lacks is lost.
+**Why it hurts.** The script trains and saves as if all were well. `KeyError` comes when somebody resumes: after the
+time limit of the job, or after a crash, and what the file lacks is lost.
 
 **Fix.** Write the state under the key that is read, or read the key that is written. For files that are there already,
 `checkpoint.get("scheduler")`, and go on without it.
