@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 META = RuleMeta(
-    code="DSL427",
+    code="DSL391",
     name="loop-loses-its-lines",
     kind="launch",
     severity=Severity.WARNING,

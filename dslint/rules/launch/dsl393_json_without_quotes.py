@@ -25,7 +25,7 @@ from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
-    code="DSL429",
+    code="DSL393",
     name="json-without-quotes",
     kind="launch",
     severity=Severity.WARNING,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 META = RuleMeta(
-    code="DSL426",
+    code="DSL390",
     name="redirect-into-digit",
     kind="launch",
     severity=Severity.WARNING,

@@ -25,7 +25,7 @@ from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
-    code="DSL428",
+    code="DSL392",
     name="conda-not-initialised",
     kind="launch",
     severity=Severity.WARNING,
