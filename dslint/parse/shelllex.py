@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from dslint.core.source import Span
 
 # ``<path to model>`` stands for a value in documentation; bash would read two redirections.
-PLACEHOLDER = re.compile(r"""(?<![<>&\d(])<(?=[^\W\d])[^<>\n"'`$|;&]*[^\s<>"'`$|;&](?<!\s\d)>(?!>)""")
+PLACEHOLDER = re.compile(
+    r"""(?<![<>&\d(])<(?:(?=[^\W\d])[^<>\n"'`$|;&]*[^\s<>"'`$|;&](?<!\s\d)|\d+(?:[ ]or[ ]\d+)+)>(?!>)"""
+)
 # Behind a backslash at the end of a file bash reads nothing more.
 _BLANK = re.compile(r"(?:[ \t]|\\\r?\n|\\\Z|\r(?=\n))+")
 # What they begin with; and what ends a simple command, also the end of the text.

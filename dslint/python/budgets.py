@@ -126,12 +126,12 @@ def _after(m: Machine, key: Key, value: Value, unread: Value) -> Value:
 
 
 def _fields(m: Machine, function: Function, arguments: Arguments, unread: Value) -> None:
-    """Make the attributes of `self` unknown that the rest of a method sets."""
+    """Make the attributes of `self` unknown that the rest of a method sets, perhaps anew."""
     receiver = arguments.positional[0].single if arguments.positional and function.owner is not None else None
     if isinstance(receiver, Instance):
         for name in _set_on_self(function.node):
-            if m.store.peek((receiver, name)) is None:
-                m.store.set((receiver, name), unread)
+            old = m.store.peek((receiver, name))
+            m.store.set((receiver, name), unread if old is None else join(old, unread))
 
 
 @lru_cache(maxsize=4_000)

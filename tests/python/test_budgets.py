@@ -6,7 +6,7 @@ import pytest
 
 from dslint.python import budgets
 from dslint.python.entries import Analysis
-from dslint.python.events import Context, Event, Loop, Lost, Node, children, walk
+from dslint.python.events import Alt, Context, Event, Loop, Lost, Node, children, walk
 from dslint.python.files import Texts
 from dslint.python.questions import Effort
 
@@ -124,3 +124,68 @@ def test_a_function_whose_calls_take_its_budget_is_read_to_its_end() -> None:
         assert {"all_reduce", "barrier"} <= set(names), limit
         # What is kept for it has an end, too.
         assert entry.steps <= limit + 2_000
+
+
+REPLACED = (
+    """\
+import torch.distributed as dist
+
+
+class One:
+    def run(self, a):
+        dist.all_reduce(a)
+
+
+class Two:
+    def run(self, a, b):
+        dist.all_reduce(a)
+
+
+class Base:
+    def __init__(self, sizes):
+        self.part = One()
+        dist.barrier()
+
+
+class Model(Base):
+    def __init__(self, sizes):
+        super().__init__(sizes)
+"""
+    + "        dist.all_reduce([sizes, [sizes, sizes]])\n" * 400
+    + """\
+        self.part = Two()
+
+
+def main():
+    model = Model(make())
+    model.part.run(1, 2)
+
+
+main()
+"""
+)
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_a_constructor_that_is_given_up_may_replace_what_it_has_inherited() -> None:
+    analysis = Analysis(Texts({"main.py": REPLACED}))
+    whole = analysis.script("main.py")
+    assert whole is not None
+    given_up = 0
+    for limit in range(800, whole.steps, 600):
+        analysis = Analysis(Texts({"main.py": REPLACED}))
+        analysis.program.effort = Effort(script=limit)
+        entry = analysis.script("main.py")
+        assert entry is not None
+        given_up += any(isinstance(node, Lost) for node in walk(entry.tree))
+        # `Two.run` takes both arguments: that `One.run` is meant is never certain.
+        assert not refused(entry.tree), limit
+    assert given_up
+
+
+def refused(node: Node) -> bool:
+    """Return whether a refused call is the only thing that an expression may mean."""
+    if isinstance(node, Event):
+        return "refused-call" in node.tags
+    inner = [child for child in children(node) if not isinstance(child, Alt)]
+    return any(map(refused, inner))

@@ -25,7 +25,18 @@ def is_there(surface: Surface, dotted: str, release: str) -> bool | None:
     if since is not None and triple(release) >= triple(since):
         return False
     read = read_as(surface, release)
-    return presence(surface, dotted).in_release(read) if read else None
+    found = presence(surface, dotted).in_release(read) if read else None
+    return _is_registered(surface, dotted, read) if found is False else found
+
+
+@lru_cache(maxsize=1000)
+def _is_registered(surface: Surface, dotted: str, release: str) -> bool:
+    """Whether a package has a name that its modules add to their `__all__` while they are imported."""
+    home, _, name = dotted.rpartition(".")
+    if all(home != row["home"] for row in load_file(CHANGES)["registered"]):
+        return False
+    inside = [f"{module}.{name}" for module in surface.modules(release) if module.startswith(f"{home}.")]
+    return any(surface.canonical(full, release) == full for full in inside)
 
 
 @lru_cache(maxsize=1)

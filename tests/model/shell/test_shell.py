@@ -391,9 +391,9 @@ def test_the_words_of_long_lines_are_found_in_one_go(part: str) -> None:
 
 
 def test_words_end_where_bash_ends_them() -> None:
-    text = 'A=\'x y\'z="$B ${C}" aaa2>err 2>&1 "${D:-"$E"}"f\\ g <path to x> # no\n'
+    text = 'A=\'x y\'z="$B ${C}" aaa2>err 2>&1 "${D:-"$E"}"f\\ g <path to x> <5 or 10> # no\n'
     words = [text[w.start : w.end] for w in simple_command(text, 0).words]
-    assert words == ["A='x y'z=\"$B ${C}\"", "aaa2", '"${D:-"$E"}"f\\ g', "<path to x>"]
+    assert words == ["A='x y'z=\"$B ${C}\"", "aaa2", '"${D:-"$E"}"f\\ g', "<path to x>", "<5 or 10>"]
 
 
 @pytest.mark.parametrize(
