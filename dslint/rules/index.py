@@ -7047,6 +7047,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL745",
+        name="seed-before-spawn",
+        kind="script",
+        severity="warning",
+        summary="the seed is set before the ranks are spawned: they are new processes, and no rank sets it",
+        module="dslint.rules.script.dsl745_seed_before_spawn",
+        markers=(
+            "seed\\w*\\(",
+            "spawn\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
