@@ -67,7 +67,7 @@ import torch.multiprocessing as mp
 
 
 def work(rank, world, folder):
-    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29500", rank=rank, world_size=world)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     with open(f"{folder}/%s", "w") as file:
         file.write("done")
 

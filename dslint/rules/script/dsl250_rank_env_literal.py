@@ -210,7 +210,7 @@ EXAMPLES = (
         {
             "train.py": "import os\n\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n\n\n"
             "def worker(rank, world_size):\n"
-            "    os.environ['MASTER_PORT'] = '12355'\n"
+            "    os.environ.setdefault('MASTER_PORT', '12355')\n"
             "    dist.init_process_group('nccl', rank=rank, world_size=world_size)\n\n\n"
             "if __name__ == '__main__':\n    mp.spawn(worker, args=(4,), nprocs=4)\n"
         },

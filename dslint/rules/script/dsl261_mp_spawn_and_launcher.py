@@ -95,7 +95,7 @@ import torch.multiprocessing as mp
 
 def worker(rank, world_size):
     os.environ["MASTER_ADDR"] = "localhost"
-    os.environ["MASTER_PORT"] = "12355"
+    os.environ.setdefault("MASTER_PORT", "12355")
     dist.init_process_group("nccl", rank=rank, world_size=world_size)
 
 

@@ -322,7 +322,7 @@ EXAMPLES = (
     ),
     good(
         "a fixed port",
-        {"train.py": _SPAWN % ('"29500"', "    print(find_free_port())")},
+        {"train.py": _SPAWN % ('os.environ.get("MASTER_PORT", "29500")', "    print(find_free_port())")},
     ),
     good("a test", {"tests/test_groups.py": _SPAWN % ("str(find_free_port())", "    pass")}),
 )  # fmt: skip

@@ -170,6 +170,9 @@ if __name__ == "__main__":
     workers = [mp.Process(target=work, args=(rank,)) for rank in range(2)]
     for worker in workers:
         worker.start()
+    while any(worker.is_alive() for worker in workers):
+        if any(worker.exitcode for worker in workers):
+            raise SystemExit(1)
 """
 _MODEL = "import torch\n\n\ndef build():\n    return torch.nn.Linear(8, 8)\n"
 

@@ -340,7 +340,7 @@ def test(path):
 
 
 def worker(rank, world):
-    dist.init_process_group("gloo", init_method="tcp://localhost:29512", rank=rank, world_size=world)
+    dist.init_process_group("gloo", init_method="file:///tmp/store", rank=rank, world_size=world)
     net = DDP(Net())
     net(torch.ones(8)).sum().backward()
     if rank == 0:

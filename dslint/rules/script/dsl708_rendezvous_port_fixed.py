@@ -48,6 +48,7 @@ _MEETS = ("starts-group", "makes-engine", "spawns", "trainer", "prepares")
 _ADDRESS = re.compile(r"tcp://[^\s/]*:(\d{4,5})$")
 _TEMPLATE = re.compile(r"tcp://(?:\{[^{}]*\}|%s):(\d{4,5})$")
 _ASKED = re.compile(r"MASTER_PORT|port", re.IGNORECASE)
+_DECLARES = re.compile(r"add_argument|option|field|Field|Argument")
 _NAMED = re.compile(r"(?i)init_?method|url")
 
 
@@ -57,11 +58,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     for found in run.happenings("sets-environment"):
         port = _written(found)
-        if port:
+        if port and _is_literal(run, port):
             yield _finding(run, found.event.module, found.event.node, port)
     for found in run.happenings("starts-group"):
         port = _given(found.event)
-        if port and not _is_asked(found):
+        if port and not _is_asked(found) and _is_literal(run, port):
             yield _finding(run, found.event.module, found.event.nodes.get("init_method", found.event.node), port)
     for module in run.machine.program.modules():
         if "tcp://" in module.code and module.search(re.compile("init_method|init_process_group")):
@@ -77,6 +78,23 @@ def _written(found: Happening) -> str:
     known = event.arguments["value"].constants
     text = str(known[0]) if known is not None and len(known) == 1 else ""
     return text if text.isdigit() and int(text) else ""
+
+
+def _is_literal(run: RunQuery, port: str) -> bool:
+    """Return whether the code has the number, and not as the default of an option or by the command line."""
+    number = re.compile(rf"(?<!\d){port}(?!\d)")
+    for module in run.machine.program.modules():
+        for node in module.nodes_of(ast.Constant) if port in module.code else ():
+            if number.search(str(node.value)) and not _declares(module, node):
+                return True
+    return False
+
+
+def _declares(module: Module, node: ast.Constant) -> bool:
+    """Return whether a constant is handed to what declares an option."""
+    parent = module.parents.get(node)
+    call = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    return isinstance(call, ast.Call) and _DECLARES.search(ast.unparse(call.func)) is not None
 
 
 def _given(event: Event) -> str:

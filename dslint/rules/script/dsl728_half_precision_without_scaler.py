@@ -198,6 +198,7 @@ def main(loader):
         %s
         %s
         optimizer.step()
+    print(args.amp, args.precision)
 
 
 main(torch.load("data.pt"))

@@ -173,7 +173,7 @@ def is_main():
 
 
 def worker(rank, world_size):
-    dist.init_process_group("gloo", "tcp://127.0.0.1:29500", rank=rank, world_size=world_size)
+    dist.init_process_group("gloo", "file:///tmp/store", rank=rank, world_size=world_size)
     model = DistributedDataParallel(torch.nn.Linear(2, 2))
     model(torch.ones(1, 2)).sum().backward()
     if %s:

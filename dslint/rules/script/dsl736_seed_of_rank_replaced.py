@@ -125,6 +125,7 @@ def main(loader):
         model(batch).mean().backward()
         optimizer.step()
     dist.destroy_process_group()
+    print(args.fixed)
 
 
 main(torch.load("data.pt"))
