@@ -3871,6 +3871,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL394",
+        name="node-cut-by-positions",
+        kind="launch",
+        severity="warning",
+        summary="The host of the rendezvous is cut out of Slurm's list of nodes by positions",
+        module="dslint.rules.launch.dsl394_node_cut_by_positions",
+        needs=("/SLURM_(?:JOB_|STEP_)?NODELIST/",),
+        fix="none",
+        since="0.1.0",
+        ignores_context=True,
+    ),
+    RuleInfo(
         code="DSL403",
         name="unknown-script-flag",
         kind="plan",

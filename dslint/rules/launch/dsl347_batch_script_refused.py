@@ -11,7 +11,7 @@ that they ask for is there.
 texts inside of others.
 
 **Evidence.** Read in Slurm's `src/sbatch/sbatch.c`, not run: `has_shebang` wants `#!` as the first two characters, and
-the message stands there.
+the message is there.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ read, starts the run anew, on that rank only or on all: the next save writes ove
 restarts: the state of the optimizer is not restored there, nothing is saved, no training.
 
 **Evidence.** torch 2.13, run: at a port in use `init_process_group` raises `DistNetworkError` (a `RuntimeError`), and
-behind an `except Exception` the process goes on as rank 0 without a group. `torch.load` raises `RuntimeError` at a
+after an `except Exception` the process goes on as rank 0 without a group. `torch.load` raises `RuntimeError` at a
 truncated file and `EOFError` at an empty one. Read in the code of I-JEPA and VITS.
 """
 
