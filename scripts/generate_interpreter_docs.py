@@ -53,7 +53,7 @@ GROUPS = {
     ),
     "Expressions and statements": (
         "expressions connectives comparisons narrowing presence operators arithmetic texts comprehensions"
-        " subscripts widths statements loops onceloops turns shares exceptional exceptions contexts matching"
+        " subscripts widths statements loops onceloops turns shares ranktexts exceptional exceptions contexts matching"
         " generators iterators"
     ),
     "Objects and containers": (

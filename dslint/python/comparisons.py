@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import arithmetic, connectives, containers, expressions, ragged
+from dslint.python import arithmetic, connectives, containers, expressions, ragged, ranktexts
 from dslint.python.machine import Machine
 from dslint.python.operators import COMPARE, apply
 from dslint.python.special import compare_method
@@ -62,6 +62,7 @@ def _and_compared(
 
 def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: ast.AST) -> Value:
     """Return the value of one comparison."""
+    ranktexts.note_compared(m, op, left, right, node)
     limit = _beyond(m, op, left, right) or _release_of_python(op, left, right)
     if limit is not None:
         return limit

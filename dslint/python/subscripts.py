@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import containers, dictionaries, ragged, ranknames, shares, widths
+from dslint.python import containers, dictionaries, ragged, ranknames, ranktexts, shares, widths
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
 from dslint.python.heap import ITEMS, LENGTH
@@ -27,6 +27,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    const,
     one,
     unknown,
 )
@@ -35,6 +36,7 @@ from dslint.python.varies import DIVERGENT, LOST, RANKED
 
 def item(m: Machine, base: Value, key: Value, node: ast.AST) -> Value:
     """Return `base[key]`."""
+    ranktexts.note_first(m, base, key, node)
     found = NOTHING
     for atom in base.atoms:
         part = _item(m, atom, base, key, node)
@@ -163,6 +165,8 @@ def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:
 def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
     """Return `base[start:stop:step]`: a part that differs by rank has a shape that may differ by rank."""
     shares.note_slice(m, base, node, parts)
+    if parts[0].constants in ((0,), (None,)) and parts[1].constants == (1,):
+        ranktexts.note_first(m, base, const(0), node)
     computed = apply(m.worlds, lambda a, i, j, k: a[slice(i, j, k)], (base, *parts))
     if computed is not None:
         return computed

@@ -10,7 +10,8 @@ that they ask for is there.
 **When it stays quiet.** For scripts that are handed to `sbatch --wrap` or read by another one, for templates, and for
 texts inside of others.
 
-**Evidence.** Slurm 24.05, `src/sbatch/sbatch.c` (`_get_script_buffer`): the first two characters must be `#!`.
+**Evidence.** Read in Slurm's `src/sbatch/sbatch.c`, not run: `has_shebang` wants `#!` as the first two characters, and
+the message is there.
 """
 
 from __future__ import annotations

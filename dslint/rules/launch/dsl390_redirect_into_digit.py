@@ -10,7 +10,8 @@ log.
 **When it stays quiet.** For `2>&1`, for files of other names, and for `2>&1 > file | program`, which hands the errors
 to the program on purpose.
 
-**Evidence.** bash 5.2, run: which file gets which text; ShellCheck SC2069.
+**Evidence.** bash 5.2, run with a program that prints its words: `2>1` leaves a file `1` with the errors, `2&>1` one
+with both and the word `2` for the program, and with `2>&1 > t.log` the errors are not in the file. ShellCheck SC2069.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ not been properly configured`: the script goes on in the environment that was th
 **When it stays quiet.** After `source` of any file, `module load` and `ml`, with `#!/bin/bash -l` or `-i`, for
 functions named `conda`, in documentation, where people type it, and in Dockerfiles.
 
-**Evidence.** conda 4.6 to 25, run in `bash script.sh`: the message, and exit code 1.
+**Evidence.** Read in conda's source, not run: the program `conda` itself knows `activate` only to raise this error
+(`cli/main_mock_activate.py`); the function of the shell is in `conda.sh`.
 """
 
 from __future__ import annotations

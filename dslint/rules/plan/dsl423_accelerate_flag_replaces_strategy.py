@@ -11,8 +11,8 @@ or `deepspeed_config` has no effect, and a model that was to be sharded is whole
 read.
 
 **Evidence.** accelerate 1.15, `commands/launch.py` (`_validate_launch_command`): `distributed_type` counts only where
-no such flag is given. Run with `--multi_gpu` and a file of FSDP: `ACCELERATE_USE_FSDP` is not in the environment of
-the processes.
+no such flag is given. Run with a file of FSDP: `ACCELERATE_USE_FSDP` is `true` in the environment of the processes,
+and not there with `--multi_gpu`.
 """
 
 from __future__ import annotations

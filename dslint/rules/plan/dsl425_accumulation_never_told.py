@@ -11,8 +11,8 @@ config.
 **When it stays quiet.** When a plugin, a variable, `**options` or an attribute may tell it, for scripts that count
 micro batches themselves, for several `Accelerator`s, and when nobody knows the file or the number.
 
-**Evidence.** accelerate 1.15, run: `Accelerator().gradient_accumulation_steps` is 1, and `sync_gradients` is true in
-each turn of `accumulate`.
+**Evidence.** accelerate 1.15, run in one process on the CPU: `Accelerator().gradient_accumulation_steps` is 1, and
+`sync_gradients` is true in each turn of `accumulate`.
 """
 
 from __future__ import annotations

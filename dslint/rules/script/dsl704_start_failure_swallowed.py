@@ -15,8 +15,9 @@ read, starts the run anew, on that rank only or on all: the next save writes ove
 (`KeyError`, `FileNotFoundError`); the program stops by what the handler has set; turns of a loop that try again; of
 restarts: the state of the optimizer is not restored there, nothing is saved, no training.
 
-**Evidence.** torch 2.13: `init_process_group` raises `DistNetworkError` (a `RuntimeError`) at a port in use or a store
-that nobody opens, and `torch.load` a `RuntimeError` or `EOFError` at a truncated file. Found in I-JEPA and VITS.
+**Evidence.** torch 2.13, run: at a port in use `init_process_group` raises `DistNetworkError` (a `RuntimeError`), and
+after an `except Exception` the process goes on as rank 0 without a group. `torch.load` raises `RuntimeError` at a
+truncated file and `EOFError` at an empty one. Read in the code of I-JEPA and VITS.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ ranks. Under Slurm a port made of the job id.
 environment or a search for a free port; scripts that make no process group; tests; what a launcher gives is written
 over (DSL250).
 
-**Evidence.** torch 2.13: a second store at the port raises `DistNetworkError: ... EADDRINUSE`. DSL310 says the same of
-launch files.
+**Evidence.** torch 2.13, run: a second `init_process_group` at the port of a living one raises `DistNetworkError: ...
+EADDRINUSE`. That two jobs may join one store was not tried. DSL310 says the same of launch files.
 """
 
 from __future__ import annotations
