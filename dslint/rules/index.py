@@ -7031,6 +7031,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL738",
+        name="accumulate-of-a-list",
+        kind="script",
+        severity="warning",
+        summary="`accelerator.accumulate` gets a list of models: their gradients are reduced for each micro batch",
+        module="dslint.rules.script.dsl738_accumulate_of_a_list",
+        markers=(
+            "accelerat",
+            "accumulate\\(",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL740",
         name="half-weights-under-scaler",
         kind="script",
