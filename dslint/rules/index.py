@@ -6702,6 +6702,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL714",
+        name="batch-counted-twice",
+        kind="script",
+        severity="warning",
+        summary="two blocks of `accelerator.accumulate` for one batch: each counts as a micro batch of the step",
+        module="dslint.rules.script.dsl714_batch_counted_twice",
+        markers=(
+            "accelerat",
+            "accumulate\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL715",
         name="one-file-of-several-ranks",
         kind="script",
