@@ -108,14 +108,14 @@ def _ways(loop: Loop, event: Event, others: set[int]) -> list[Before]:
 def _entered(run: RunQuery) -> dict[int, _Entered]:
     """Return the blocks that are entered, by the call that makes them."""
     blocks: dict[Instance, Context] = {}
-    for block, _ in run.blocks():
-        for atom in instances(block.manager):
-            blocks.setdefault(atom, block)
+    for opened, _ in run.blocks():
+        for atom in instances(opened.manager):
+            blocks.setdefault(atom, opened)
     found: dict[int, _Entered] = {}
     for made in run.occurrences("accumulate"):
-        atom = next((a for a in instances(made.event.result) if a in blocks), None)
-        if atom is not None:
-            found[id(made.event)] = _Entered(made, blocks[atom])
+        block = next((blocks[atom] for atom in instances(made.event.result) if atom in blocks), None)
+        if block is not None:
+            found[id(made.event)] = _Entered(made, block)
     return found
 
 
