@@ -1,11 +1,11 @@
 """The optimizer steps twice on the same gradients: no backward and no `zero_grad` is between the two steps.
 
 **What.** In one turn of the loop `optimizer.step()` runs, and runs again without a new backward: after clipping,
-behind `scaler.step(optimizer)`, or in a helper that steps, too.
+after `scaler.step(optimizer)`, or in a helper that steps, too.
 
 **Why it hurts.** The second step repeats the first with the same gradients: the learning rate is in effect doubled,
 Adam counts each gradient twice, and a warm-up or a decay by steps of the optimizer runs at double speed. Where the
-clipping stands between the two, the first step has already used the gradients as they were. Nothing raises.
+clipping is between the two, the first step has already used the gradients as they were. Nothing raises.
 
 **Fix.** Remove one of the two steps, the one before the clipping.
 
@@ -188,7 +188,7 @@ _TURNS = """\
         optimizer.step()"""
 _SIDES = """\
         loss.backward()
-        if turn % 2:
+        if clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 10)
             optimizer.step()
         else:
