@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 
 from dslint.python import containers, loops, onceloops, setorders, writing
 from dslint.python.events import Alt, Loop, Seq
-from dslint.python.heap import REST, Frame
+from dslint.python.heap import COUNT, LENGTH, REST, Frame
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.several import note_none
@@ -63,9 +64,21 @@ def comprehension(m: Machine, node: Comprehension) -> Value:
     if isinstance(node, ast.GeneratorExp):
         _may_stop(m, inner, results)
     made = _collected(m, node, results, counted[0], exact if known is not None else None)
+    if isinstance(node, ast.ListComp) and known is None:
+        _counted_out(m, node, first, made)
     if isinstance(node, ast.ListComp | ast.DictComp):
         _follow(m, node, first, made)
     return made
+
+
+def _counted_out(m: Machine, node: ast.ListComp, subject: Value, made: Value) -> None:
+    """Note the length of a list that is made of all numbers of a range; whatever changes the list forgets it."""
+    ranged, atom = subject.single, made.single
+    count = m.store.get((ranged, COUNT)) if isinstance(ranged, Instance) else None
+    is_whole = len(node.generators) == 1 and not node.generators[0].ifs
+    if is_whole and count is not None and count.atoms and isinstance(atom, Instance):
+        length = containers.length_of(m, node, 0)
+        m.store.set((atom, LENGTH), replace(length, number=(containers.ENTRIES, count.single)))
 
 
 def _follow(m: Machine, node: ast.ListComp | ast.DictComp, subject: Value, made: Value) -> None:

@@ -35,6 +35,8 @@ from dslint.python.values import (
 from dslint.python.varies import OWN, RANKED
 
 _MAX_ITEMS = 24
+# The head of the symbolic number that is the length of a list which a range has made.
+ENTRIES = "entries"
 LISTS = ("builtins.list", "collections.deque")
 
 
@@ -144,6 +146,18 @@ def exact_items(m: Machine, value: Value) -> list[Value] | None:
             if atom.cls == "builtins.iterator":
                 writing.loosen(m, atom)  # whoever asks for the items takes them
             return [item.with_(value.varies | items.varies, 0, value.made_by) for item in inner.items]
+    return None
+
+
+def entries_of(m: Machine, atom: Atom) -> int | None:
+    """Return the number of items of a list or tuple where it is known, of a longer list that a range has made, too."""
+    items = exact_items(m, one(atom))
+    if items is not None:
+        return len(items)
+    length = m.store.get((atom, LENGTH)) if isinstance(atom, Instance) else None
+    number = length.number if length is not None else None
+    if isinstance(number, tuple) and number[0] == ENTRIES and isinstance(number[1], Const):
+        return int(str(number[1].value))
     return None
 
 

@@ -95,6 +95,8 @@ class Event:
     items: dict[str, list[Value]] = field(default_factory=dict)
     # Of calls that make a group or deal out a list: what that may hold, item by item; `None` where it is not known.
     members: list[list[Value] | None] = field(default_factory=list)
+    # Of collectives: how long the list is that takes in the parts of all ranks; `None` where it is not known.
+    entries: list[int | None] = field(default_factory=list)
     # Of calls that need the same shape from all ranks: the arguments whose shape follows from the data of each rank.
     ragged: dict[str, Ragged] = field(default_factory=dict)
     # Of calls whose path is one of several: what each of them is made of.

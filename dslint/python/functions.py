@@ -13,11 +13,13 @@ from dslint.python.binding import Arguments, BoundArguments
 from dslint.python.eventtags import is_plain_tensor
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.happenings import noted_event
+from dslint.python.heap import COUNT
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.several import note_none
 from dslint.python.values import (
+    NOTHING,
     OPAQUE,
     Const,
     Instance,
@@ -169,11 +171,13 @@ def _dict_length(m: Machine, value: Value) -> Value | None:
 def _range(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     shares.note_range(m, arguments.positional, node)
     constants = [v.single for v in arguments.positional]
+    count = NOTHING
     if constants and all(isinstance(c, Const) and isinstance(c.value, int) for c in constants):
         ends: list[Any] = [c.value for c in constants if isinstance(c, Const)]
         numbers = range(*ends)
         if len(numbers) <= 4:
             return one(Tuple(tuple(const(n) for n in numbers), "builtins.range"))
+        count = const(len(numbers))
     bits = 0
     origin = None
     for value in arguments.positional:
@@ -192,6 +196,7 @@ def _range(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     given = arguments.positional
     number = turns.counting(m, number, given[0] if len(given) > 1 else const(0), given[2] if len(given) > 2 else None)
     m.store.set((atom, "#yields"), number)
+    m.store.set((atom, COUNT), count)
     only = arguments.positional[0].number if len(arguments.positional) == 1 else None
     if isinstance(only, tuple) and only[0] == "parameter" and only in m.defaults:
         m.store.set((atom, "#turns"), m.defaults[only])

@@ -16,7 +16,7 @@ from dslint.python.machine import Machine
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
 from dslint.python.sources import loader_sources, trainer_sources
-from dslint.python.values import Instance, Value, one
+from dslint.python.values import Const, Instance, Value, one
 from dslint.python.varies import DIVERGENT
 
 # Arguments that say where a tensor lies.
@@ -60,6 +60,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     if row.tags & {"makes-group", "shards-data"}:
         listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
         event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []
+    elif "collective" in row.tags:
+        event.entries = _entries(m, row, given)
     if row.tags & _WRAPS:
         _note_wrapped(m, event, given)
     elif "loads" in row.tags:
@@ -87,6 +89,13 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if m.program.focus is not None:
         m.program.focus.happened(m, event)
+
+
+def _entries(m: Machine, row: Row, given: dict[str, Value]) -> list[int | None]:
+    """Return how long the list that takes in the parts of all ranks may be; nothing where a call has none."""
+    room = given.get(str(row.extra.get("room") or row.extra.get("root_only") or ""))
+    atoms = ordered(room.atoms) if room is not None else []
+    return [containers.entries_of(m, atom) for atom in atoms if not isinstance(atom, Const)]
 
 
 def _note_wrapped(m: Machine, event: Event, given: dict[str, Value]) -> None:

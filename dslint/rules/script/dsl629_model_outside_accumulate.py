@@ -27,9 +27,10 @@ from dslint.python.events import Context, Event, events
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training.accelerators import MODEL, maker_of, uses_deepspeed
+from dslint.rules.training.accelerators import MODEL
+from dslint.rules.training.accumulating import steps_of
 from dslint.rules.training.plateaus import instances
-from dslint.rules.training.training import ACCELERATOR, MicroBatches, micro_batches
+from dslint.rules.training.training import MicroBatches
 
 META = RuleMeta(
     code="DSL629",
@@ -63,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         named = _named(made)
         if named is None or model in named or _is_without_gradient(found, block) or not _is_trained(block):
             continue
-        steps = _steps(run, made)
+        steps = steps_of(run, made)
         if steps is not None:
             seen.add((id(made.node), model))
             yield _finding(run, found.event, made, steps)
@@ -98,18 +99,6 @@ def _is_trained(block: Context) -> bool:
     """Return whether a backward and a step stand in the block."""
     tags = {tag for event in events(block.body) for tag in event.tags}
     return bool(tags & {"backward", "engine-backward"}) and bool(tags & {"optimizer-step", "steps"})
-
-
-def _steps(run: RunQuery, made: Event) -> MicroBatches | None:
-    """Return the micro batches of a step where there are certainly several, or a number that somebody tells."""
-    accelerator = maker_of(run, made.receiver)
-    steps = micro_batches(run, instances(made.receiver), ACCELERATOR) if accelerator is not None else None
-    if accelerator is None or steps is None or uses_deepspeed(run, accelerator):
-        return None
-    if "megatron_lm_plugin" in accelerator.arguments or "deepspeed_plugin" in accelerator.arguments:
-        return None
-    known = steps.count if steps.count is not None else steps.default
-    return None if known == 1 and (steps.count == 1 or steps.is_parameter) else steps
 
 
 def _finding(run: RunQuery, forward: Event, made: Event, steps: MicroBatches) -> Finding:
