@@ -46,6 +46,8 @@ def cases() -> Iterator[pytest.param]:
 
 
 CASES = list(cases())
+# Examples are excerpts: they leave out helpers (`make_model()`), which is a mistake in a whole script.
+LEFT_OUT = frozenset(("DSL722",))
 # What the examples that have run so far have said, for the test at the end.
 SAID: set[tuple[str, str]] = set()
 SEEN: set[int] = set()
@@ -182,7 +184,7 @@ def test_a_good_example_is_silent_under_all_rules(project: Path, case: Case) -> 
     loud = [
         f"{marked(f)} {f.code}: {f.message}"
         for f in checked(project, case).findings
-        if f.code == case.code or f.severity is not Severity.INFO
+        if f.code == case.code or (f.severity is not Severity.INFO and f.code not in LEFT_OUT)
     ]
     assert loud == []
 

@@ -31,6 +31,7 @@ class ModuleNames:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._known: dict[Module, frozenset[str] | None] = {}
+        self._set: set[str] | None = None
 
     def of(self, module: Module) -> frozenset[str] | None:
         """Return the names that a module binds, by star imports too; `None` where it may have any others."""
@@ -50,6 +51,18 @@ class ModuleNames:
                 return None
             found |= names
         return frozenset(found)
+
+    def is_set(self, name: str) -> bool:
+        """Return whether some code sets an attribute of that name: perhaps of the module."""
+        if self._set is None:
+            self._set = {
+                node.attr
+                for module in self._program.modules()
+                for node in module.nodes_of(ast.Attribute)
+                if isinstance(node.ctx, ast.Store)
+                and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+            }
+        return name in self._set
 
     def submodule(self, package: str, name: str) -> bool:
         """Return whether something of that name stands in a folder: a module, a folder, an extension, a generator."""

@@ -67,7 +67,6 @@ class _Imports:
         self._program = run.machine.program
         self._names = ModuleNames(self._program)
         self._ways: SureWays | None = None
-        self._set: set[str] | None = None
 
     @property
     def ways(self) -> SureWays:
@@ -105,7 +104,7 @@ class _Imports:
             name = alias.name
             if name == "*" or name in known or any(self._is_part(owner, name) for owner in owners):
                 continue
-            if not self._is_set(name):
+            if not self._names.is_set(name):
                 lacks = f"`{_shown(owners[0])}` has no `{name}`"
                 yield f"{lacks}: `ImportError` when a run reaches this import{near(name, known)}", owners[0]
 
@@ -146,18 +145,6 @@ class _Imports:
             or self._names.is_ignored(f"{folder}/{name}")
             or bool(_MADE.search(name))
         )
-
-    def _is_set(self, name: str) -> bool:
-        """Return whether some code sets an attribute of that name: perhaps of the module."""
-        if self._set is None:
-            self._set = {
-                node.attr
-                for module in self._program.modules()
-                for node in module.nodes_of(ast.Attribute)
-                if isinstance(node.ctx, ast.Store)
-                and not (isinstance(node.value, ast.Name) and node.value.id == "self")
-            }
-        return name in self._set
 
     def _gone(self, module: Module, home: str) -> str:
         """Return the submodule of a package of the project that is not there; empty where nobody knows."""
