@@ -28,15 +28,14 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.commandlines import CommandLine
-from dslint.python.events import Event
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
-from dslint.python.values import Tuple
+from dslint.python.values import Instance, Tuple
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.wholearguments import hands_on
 from dslint.rules.ranks.intent import says_several
 from dslint.rules.ranks.otherscripts import texts_of_others
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.training import last_name
 
 META = RuleMeta(
@@ -65,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     for found in run.happenings("parses-arguments"):
         line = found.event.command_line
-        if line is None or not line.parses or line.own_words or not _stays_here(found.event, modules):
+        if line is None or not line.parses or line.own_words or not _stays_here(run, found, modules):
             continue
         known, options = _of_libraries(run, line), list(_options(line))
         unread = [(o, _passed(run, o)) for o in options if o.dest not in known and not _is_read(o, modules)]
@@ -113,11 +112,14 @@ def _passed(run: RunQuery, option: Option) -> tuple[Location, ...]:
     return passed.origins if passed is not None else ()
 
 
-def _stays_here(event: Event, modules: list[Module]) -> bool:
+def _stays_here(run: RunQuery, found: Happening, modules: list[Module]) -> bool:
     """Return whether the arguments certainly go nowhere as a whole."""
+    event = found.event
     atoms = list(event.result.atoms) if event.result is not None else []
     atoms += [inner for atom in atoms if isinstance(atom, Tuple) for value in atom.items for inner in value.atoms]
-    if not atoms:
+    # A function of a module that other files import returns them to code that is not read here.
+    is_returned = any(isinstance(atom, Instance) and atom in run.machine.escaped for atom in atoms)
+    if not atoms or (is_returned and found.entry.kind != "script"):
         return False
     taken = event.module.parents.get(event.node)
     targets = taken.targets if isinstance(taken, ast.Assign) else []
@@ -305,6 +307,10 @@ EXAMPLES = (
     good("a field that is read", {"train.py": _FIELDS % ", beta=script_args.beta", "run.sh": _FIELDS_RUN}),
     good("it is read in another file", {
         "optim.py": _OPTIM % "opt.weight_decay", "train.py": _SPLIT, "run.sh": _RUN}),
+    good("a module of options that a script imports", {
+        "options.py": (_TRAIN % ("", "")).partition("\n\ndef main")[0] + "\n\n\ndef rate(args):\n    return args.lr\n",
+        "train.py": "import torch\nfrom options import get_args, rate\n\nargs = get_args()\n"
+        "print(args.weight_decay, rate(args))\n"}),
     good("the arguments go on as a whole", {"train.py": _TRAIN % (_USED, _WRITTEN), "run.sh": _RUN}),
     good("by names that are computed", {"train.py": _TRAIN % ("", "model.parameters(), **{\n"
          "        name: getattr(args, name) for name in ('lr', 'weight' + '_decay')}"), "run.sh": _RUN}),
