@@ -30,7 +30,7 @@ from dslint.core.source import Location
 from dslint.python.commandlines import CommandLine
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
-from dslint.python.values import Instance, Tuple
+from dslint.python.values import Tuple
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.wholearguments import hands_on
 from dslint.rules.ranks.intent import says_several
@@ -64,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     for found in run.happenings("parses-arguments"):
         line = found.event.command_line
-        if line is None or not line.parses or line.own_words or not _stays_here(run, found, modules):
+        if line is None or not line.parses or line.own_words or not _stays_here(found, modules):
             continue
         known, options = _of_libraries(run, line), list(_options(line))
         unread = [(o, _passed(run, o)) for o in options if o.dest not in known and not _is_read(o, modules)]
@@ -112,16 +112,15 @@ def _passed(run: RunQuery, option: Option) -> tuple[Location, ...]:
     return passed.origins if passed is not None else ()
 
 
-def _stays_here(run: RunQuery, found: Happening, modules: list[Module]) -> bool:
+def _stays_here(found: Happening, modules: list[Module]) -> bool:
     """Return whether the arguments certainly go nowhere as a whole."""
     event = found.event
     atoms = list(event.result.atoms) if event.result is not None else []
     atoms += [inner for atom in atoms if isinstance(atom, Tuple) for value in atom.items for inner in value.atoms]
-    # A function of a module that other files import returns them to code that is not read here.
-    is_returned = any(isinstance(atom, Instance) and atom in run.machine.escaped for atom in atoms)
-    if not atoms or (is_returned and found.entry.kind != "script"):
-        return False
     taken = event.module.parents.get(event.node)
+    # Who imports a module and calls its function gets the arguments, in code that is not read here.
+    if not atoms or (found.entry.kind != "script" and isinstance(taken, ast.Return)):
+        return False
     targets = taken.targets if isinstance(taken, ast.Assign) else []
     names = {last_name(name) for target in targets for name in ast.walk(target)} - {""}
     return not any(hands_on(module, names) for module in modules)
