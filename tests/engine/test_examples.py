@@ -9,6 +9,7 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 import pytest
+from metamorphic.examples import LEFT_OUT
 from plain_words import old_words
 
 from dslint.core.finding import Finding, Severity
@@ -46,8 +47,6 @@ def cases() -> Iterator[pytest.param]:
 
 
 CASES = list(cases())
-# Examples are excerpts: they leave out helpers (`make_model()`), which is a mistake in a whole script.
-LEFT_OUT = frozenset(("DSL722",))
 # What the examples that have run so far have said, for the test at the end.
 SAID: set[tuple[str, str]] = set()
 SEEN: set[int] = set()

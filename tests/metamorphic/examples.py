@@ -100,6 +100,10 @@ def own(case: Case, found: list[Finding]) -> list[Finding]:
     return [f for f in found if f.code == case.code]
 
 
+# Examples are excerpts: they leave out helpers (`make_model()`), which is a mistake in a whole script.
+LEFT_OUT = frozenset(("DSL722",))
+
+
 def loud(case: Case, found: list[Finding]) -> list[Finding]:
     """What a good example must not bring forth."""
-    return [f for f in found if f.code == case.code or f.severity is not Severity.INFO]
+    return [f for f in found if f.code == case.code or (f.severity is not Severity.INFO and f.code not in LEFT_OUT)]
