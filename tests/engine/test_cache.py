@@ -42,7 +42,7 @@ def test_results_of_other_settings_facts_and_texts_are_not_reused(project: Path,
     (project / "dslint.toml").write_text('[severity]\nDSL2 = "info"\n')
     assert dslint().code == 0
     (project / "dslint.toml").unlink()
-    (project / "train.py").write_text(SCRIPT.replace("7200", "timedelta(1)").replace("import", "import x\nimport", 1))
+    (project / "train.py").write_text("from datetime import timedelta\n" + SCRIPT.replace("7200", "timedelta(1)"))
     assert dslint().places == [("train.py:6:5", "DSL201")]
     (project / "train.py").rename(project / "other.py")
     assert dslint().places == [("other.py:6:5", "DSL201")]
