@@ -217,7 +217,7 @@ def test_a_failure_of_dslint_is_a_finding_and_no_crash(monkeypatch: pytest.Monke
 
 NAMED = """\
 import torch.distributed as dist
-
+from parts import chief_only
 if chief_only():
     dist.barrier()
 """

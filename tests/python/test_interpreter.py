@@ -442,7 +442,7 @@ def test_what_none_lacks_is_unknown() -> None:
     text = (
         "def go(args=None):\n    x = args.quick\n    if x:\n        raise NotImplementedError\n    dist.barrier()\ngo()"
     )
-    assert words(RANK + text) == ["barrier"]
+    assert [word for word in words(RANK + text) if word != "get_rank"] == ["barrier"]
 
 
 def test_a_rank_in_a_list_asks_for_no_job() -> None:
