@@ -244,7 +244,11 @@ engine, *_ = deepspeed.initialize(model=model, config=ds_config)
 
 def test_findings_stand_in_the_script_and_can_be_suppressed_there(project: Path) -> None:
     found = judged(project, "train.py", BAD)
-    assert [(f.code, f.location.region.line, f.pointer) for f in found if f.code.startswith("DSL1") and f.severity.value == "error"] == [
+    assert [
+        (f.code, f.location.region.line, f.pointer)
+        for f in found
+        if f.code.startswith("DSL1") and f.severity.value == "error"
+    ] == [
         ("DSL102", 7, "/zero_optimization/overlap_com"),
         ("DSL102", 10, "/bf16/loss_scale"),
     ]

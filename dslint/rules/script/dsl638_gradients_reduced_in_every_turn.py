@@ -250,7 +250,9 @@ EXAMPLES = (
         {"train.py": _INNER % ("args.accumulation", "print(micro)")},
         at="train.py:12 warning",
     ),
-    good("a step for each of them", {"train.py": _INNER % ("4", "optimizer.step()")}),
+    good(
+        "a step for each of them", {"train.py": _INNER % ("4", "optimizer.step()\n            optimizer.zero_grad()")}
+    ),
     good("the reduction is off in between", {"train.py": _DDP % (_LOCAL, _EVERY, "8")}),
     good("a step in every turn", {"train.py": _DDP % (_LOSS, "step >= 0", "8")}),
     good("a group of one", {"train.py": _ACCELERATE % ("1", "")}),
