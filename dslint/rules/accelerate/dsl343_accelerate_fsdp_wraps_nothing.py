@@ -39,6 +39,7 @@ META = RuleMeta(
     depends_on_run=True,
     references=("https://huggingface.co/docs/accelerate/usage_guides/fsdp",),
     versions=("accelerate>=0.20",),
+    no_experiment="accelerate's plugin decides, and it was run; what an unsharded model costs needs GPUs",
 )
 
 _FILE = """\
