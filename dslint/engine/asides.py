@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.testfiles import is_test
+from dslint.core.testfiles import is_test, may_be_test
 from dslint.rules.own import METAS
 from dslint.rules.registry import BY_CODE
 
@@ -68,7 +68,7 @@ def _kind(path: str, named: Collection[str], roots: Sequence[str], has_scripts: 
         kind = next((kind for pattern, kind in _FOLDERS if pattern.fullmatch(folder.lower())), "")
         if kind or is_copy(os.path.join(root, *folders[: index + 1]), root):
             return kind or COPY
-    if is_test(path, _text(path)):
+    if may_be_test(path) and is_test(path, _text(path)):
         return TEST
     return NOTEBOOK if file.endswith(".ipynb") and has_scripts else ""
 

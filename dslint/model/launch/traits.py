@@ -22,10 +22,13 @@ def traits(doc: LaunchDoc) -> set[str]:
     """The traits of all commands of a document and of those that it calls.
 
     Launchers (also the one around another), options of both with ``_`` (``--nproc_per_node``), variables that the file
-    sets, their families, ``COMMAND`` and ``NODES``; ``REWRITTEN`` of the document itself.
+    sets, their families, ``COMMAND`` and ``NODES``; ``REWRITTEN``, ``PARTIES`` and ``LOST_ADDRESSES`` of the document.
     """
     found: set[str] = {REWRITTEN} if doc.is_rewritten else set()
-    found.update([PARTIES] if doc.parties else [], [LOST_ADDRESSES] if doc.lost_addresses else [])
+    if doc.parties:
+        found.add(PARTIES)
+    if doc.lost_addresses:
+        found.add(LOST_ADDRESSES)
     names: set[str] = set()
     for command in (*doc.commands, *doc.called) if doc.called else doc.commands:
         found.update((COMMAND, command.launcher, command.outer))

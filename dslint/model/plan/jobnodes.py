@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # These meet at this port of node 0 where nobody names another one.
 _LAUNCHERS, _DEFAULT_PORT = ("torchrun", "accelerate", "deepspeed"), "29500"
-# Of more missing nodes than this the files are an example for many.
-_FEW = 1
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?", re.I)
 _IP = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _HOST = re.compile(r"[a-z\d]([\w-]*[a-z\d])?(\.[\w-]+)*", re.I)
@@ -67,7 +65,8 @@ def node_differences(plans: Sequence[RunPlan]) -> dict[int, tuple[NodeDifference
                 found[agent.index] = differences
         if not any(agent.index in found for agent in others):
             lost = tuple(_missing(job))
-            found.update([(others[-1].index, lost)] if lost else [])
+            if lost:
+                found[others[-1].index] = lost
     return found
 
 
@@ -152,23 +151,20 @@ def _compared(first: _Agent, agent: _Agent) -> Iterator[NodeDifference]:
 
 
 def _missing(job: list[_Agent]) -> Iterator[NodeDifference]:
-    """A node that has no file while the others have one; that of the first node may be called by any name."""
+    """The one node that has no file while the others have one; that of the first node may be called by any name.
+
+    Where more are missing the files are an example for many.
+    """
     ranks = [agent.rank.get_or("") for agent in job]
     count, paths = job[-1].said["nodes"], {agent.command.location.path for agent in job}
     if len(paths) < len(job) or not count.is_known or not all(rank.isdecimal() for rank in ranks):
         return
     numbers, total = {int(rank) for rank in ranks}, int(count.get())
     left = sorted(set(range(total)) - numbers)
-    if (
-        left
-        and 0 in numbers
-        and max(numbers) < total
-        and len(left) <= _FEW
-        and not any(agent.command.in_docs for agent in job)
-    ):
+    is_whole = 0 in numbers and max(numbers) < total and not any(agent.command.in_docs for agent in job)
+    if len(left) == 1 and is_whole:
         place = count.origins[0] if count.origins else job[-1].command.location
-        named = ", ".join(map(str, left))
-        yield NodeDifference("missing", str(total), named, place, job[0].command.location)
+        yield NodeDifference("missing", str(total), str(left[0]), place, job[0].command.location)
 
 
 def _announced(first: _Agent, agent: _Agent) -> Iterator[NodeDifference]:

@@ -7,7 +7,7 @@ import re
 from dslint.core.source import Location, SourceFile
 from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.questions import device_question
-from dslint.model.plan.scriptrun import ScriptRun, imported_sources, script_run
+from dslint.model.plan.scriptrun import ScriptRun, near_sources, script_run
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 from dslint.python.values import Atom, Instance, PerRank
@@ -23,7 +23,7 @@ def local_device(source: SourceFile, workspace: Workspace) -> Location | None:
     """Where every start of the script, under Slurm, takes a device above 0 in the tasks above 0 of a node."""
     if not source.path.endswith(".py"):
         return None
-    texts = [found.text for found in imported_sources(source.path, workspace, 2, 40)] or [source.text]
+    texts = [found.text for found in near_sources(source, workspace)]
     if not any(map(_BY_SLURM.search, texts)) or not any(map(_TAKES.search, texts)):
         return None
     run = script_run(source.path, workspace, device_question())

@@ -12,7 +12,7 @@ from dslint.core.fact import Fact
 from dslint.core.source import Location, SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.files import Files
-from dslint.model.plan.scriptrun import imported_sources
+from dslint.model.plan.scriptrun import near_sources
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 from dslint.python.source import Module, read
@@ -50,11 +50,13 @@ def lost_accumulation(
     files: Files,
 ) -> LostAccumulation | None:
     """What is lost in the run of a command; ``configs`` are those of accelerate and DeepSpeed."""
-    workspace = files.workspace
-    made = workspace.memo("accelerator", script, lambda source: _untold(source, workspace)) if script else None
-    if made is None or command.launcher_flag("--gradient_accumulation_steps") is not None:
+    if script is None or command.launcher_flag("--gradient_accumulation_steps") is not None:
         return None
     if any(_counts(doc) for doc in configs if doc is not None):
+        return None
+    workspace = files.workspace
+    made = workspace.memo("accelerator", script, lambda source: _untold(source, workspace))
+    if made is None:
         return None
     name, fact = next(iter(_stated(given, files)), ("", None))
     if fact is None or not fact.origins:
@@ -66,7 +68,7 @@ def _untold(source: SourceFile, workspace: Workspace) -> Location | None:
     """The one ``Accelerator(...)`` of a script that relies on ``accumulate`` and tells it no number."""
     if not source.path.endswith(".py"):
         return None
-    texts = list(imported_sources(source.path, workspace, 2, 40)) or [source]
+    texts = near_sources(source, workspace)
     if not any(".accumulate(" in text.text for text in texts) or any(_OTHERWISE.search(text.text) for text in texts):
         return None
     found = [made for text in texts if "Accelerator(" in text.text for made in _calls(text)]
@@ -86,9 +88,9 @@ def _calls(source: SourceFile) -> Iterator[tuple[Module, ast.Call]]:
 
 
 def _counts(doc: DataDoc) -> bool:
-    """A config of accelerate or DeepSpeed has a number of its own, or leaves it to nobody known."""
+    """A config of accelerate or DeepSpeed has a number of its own."""
     keys = ("/gradient_accumulation_steps", "/deepspeed_config/gradient_accumulation_steps", "/train_batch_size")
-    return any(isinstance(doc.get(key), int) and doc.get(key) > 1 for key in keys)
+    return any(isinstance(number, int) and number > 1 for number in map(doc.get, keys))
 
 
 def _stated(given: Mapping[str, Fact[Any]], files: Files) -> Iterator[tuple[str, Fact[int]]]:
@@ -105,7 +107,7 @@ def _in_file(path: str, files: Files) -> Iterator[tuple[str, Fact[int]]]:
     found = files.find(path)
     if found is None:
         return
-    doc = files.workspace.json(found) if found.endswith(".json") else files.workspace.yaml(found)
+    doc = files.data(found)
     if doc is None or doc.problems or not isinstance(doc.data, dict) or any(key in doc.data for key in _FOREIGN):
         return
     for pointer in doc.values:

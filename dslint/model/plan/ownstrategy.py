@@ -6,7 +6,7 @@ import re
 
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.plan.scriptrun import imported_sources
+from dslint.model.plan.scriptrun import near_sources
 from dslint.model.workspace import Workspace
 
 _CHOOSES = re.compile(
@@ -23,5 +23,5 @@ def chooses_strategy(command: LaunchCommand, script: str | None, workspace: Work
 
 
 def _chooses(source: SourceFile, workspace: Workspace) -> bool:
-    texts = imported_sources(source.path, workspace, 2, 40) if source.path.endswith(".py") else []
-    return any(_CHOOSES.search(found.text) for found in (source, *texts))
+    texts = near_sources(source, workspace) if source.path.endswith(".py") else [source]
+    return any(_CHOOSES.search(found.text) for found in texts)

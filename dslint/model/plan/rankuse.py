@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dslint.core.source import Location, SourceFile
 from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.questions import ranks_question
-from dslint.model.plan.scriptrun import constant_of, imported_sources, option_of, script_run
+from dslint.model.plan.scriptrun import constant_of, near_sources, option_of, script_run
 from dslint.model.plan.trainerdevices import is_trainer
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
@@ -48,7 +48,7 @@ def rank_use(source: SourceFile, workspace: Workspace) -> RankUse | None:
     """How a script joins others; ``None`` where it does not, uses several GPUs by itself, or nobody can say."""
     if not source.path.endswith(".py"):
         return None
-    texts = [found.text for found in imported_sources(source.path, workspace, 2, 40)] or [source.text]
+    texts = [found.text for found in near_sources(source, workspace)]
     if not any(map(_WORDS.search, texts)) or not any(map(_TRAINS.search, texts)) or any(map(_USES_MORE.search, texts)):
         return None
     run = script_run(source.path, workspace, ranks_question())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CHANGES = ("update", "pop", "setdefault", "clear")
 _NUMBER = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
+_SHOWS = re.compile(r"(?:^|\.)(?:print|info|debug|warning|len|dumps|dump|pprint|deepcopy|dict)$")
 _LOADS = re.compile(r"(?:json|yaml|toml)\.(?:load|safe_load|full_load)$")
 
 
@@ -75,7 +76,7 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def _sets(statement: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
+    return any(_is_name(target, name) for target in statement.targets)
 
 
 def _is_changed(scope: ast.AST, name: str) -> bool:
@@ -85,22 +86,15 @@ def _is_changed(scope: ast.AST, name: str) -> bool:
             base: ast.expr = node
             while isinstance(base, ast.Subscript):
                 base = base.value
-            if isinstance(base, ast.Name) and base.id == name:
+            if _is_name(base, name):
                 return True
         if isinstance(node, ast.Call):
             method = node.func
             if isinstance(method, ast.Attribute) and method.attr in _CHANGES and _is_name(method.value, name):
                 return True
-            if any(isinstance(arg, ast.Name) and arg.id == name for arg in node.args) and not _only_shows(node):
+            if any(_is_name(arg, name) for arg in node.args) and not _SHOWS.search(ast.unparse(node.func)):
                 return True
     return False
-
-
-def _only_shows(call: ast.Call) -> bool:
-    return (
-        re.search(r"(?:^|\.)(?:print|info|debug|warning|len|dumps|dump|pprint|deepcopy|dict)$", ast.unparse(call.func))
-        is not None
-    )
 
 
 def _opened(scope: ast.AST, load: ast.expr) -> ast.expr | None:
@@ -130,9 +124,9 @@ def filled_from_files(
     found = dict(arguments)
     fields = profile.constructed.fields if profile is not None else {}
     for name, field in fields.items():
-        fact = _value(field, given, files)
-        if name in found and found[name].is_unknown and fact.is_known:
-            found[name] = fact
+        if name in found and found[name].is_unknown:
+            fact = _value(field, given, files)
+            found[name] = fact if fact.is_known else found[name]
     return found
 
 

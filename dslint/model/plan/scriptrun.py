@@ -251,6 +251,11 @@ def imported_sources(path: str, workspace: Workspace, steps: int, most: int) -> 
                 pending.append((found, depth + 1))
 
 
+def near_sources(source: SourceFile, workspace: Workspace) -> list[SourceFile]:
+    """Return a script with the modules that are two imports away at most; a text without a file stands alone."""
+    return list(imported_sources(source.path, workspace, 2, 40)) or [source]
+
+
 def _notebook(source: SourceFile) -> Module | None:
     """The code cells of a notebook, one after the other; `None` when they cannot be read."""
     cells = read_notebook(source.path, source.text)

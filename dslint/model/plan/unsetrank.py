@@ -11,7 +11,7 @@ from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.questions import device_question
-from dslint.model.plan.scriptrun import imported_sources, script_run
+from dslint.model.plan.scriptrun import near_sources, script_run
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 from dslint.python.source import Module
@@ -23,7 +23,6 @@ _OTHERS = re.compile(
     r"SLURM_LOCALID|device_count\(\)|\bmpi4py\b|horovod|deepspeed|accelerate|lightning|submitit|transformers|mmengine"
     r"|idr_torch|Get_rank\(|node_local_rank|gethostname"
 )
-_OF_MPI = re.compile(r"OMPI_COMM_WORLD_LOCAL_RANK|MV2_COMM_WORLD_LOCAL_RANK|MPI_LOCALRANKID|PMI_LOCAL_RANK")
 # ``os.environ["LOCAL_RANK"] = VALUE``, ``os.environ.setdefault("LOCAL_RANK", VALUE)``, ``putenv``.
 _SETS = re.compile(
     r"(?:environ\[\s*[\"']LOCAL_RANK[\"']\s*\]\s*=(?!=)|(?:setdefault|putenv)\(\s*[\"']LOCAL_RANK[\"']\s*,)\s*(?P<value>[^\n]*)"
@@ -37,18 +36,16 @@ _DEFAULT = re.compile(r"add_argument\([^()]*[\"']--local[-_]rank[\"'][^()]*\bdef
 class UnsetRank:
     """Where the number is asked for, and where it chooses the device; ``set_at``: where the script itself puts a 0.
 
-    ``stops``: without the variable the script ends with a KeyError. ``of_mpi``: a module takes its device by the
-    variable of MPI for it.
+    ``stops``: without the variable the script ends with a KeyError.
     """
 
     asked: Location
     used: Location
     set_at: Location | None
     stops: bool
-    of_mpi: bool
 
 
-def may_miss_rank(command: LaunchCommand) -> bool:
+def _may_miss_rank(command: LaunchCommand) -> bool:
     """Several tasks of Slurm or MPI run Python itself, and no text tells them a local rank."""
     if command.launcher not in ("srun", "mpirun") or command.in_docs or command.hides_options:
         return False
@@ -57,13 +54,13 @@ def may_miss_rank(command: LaunchCommand) -> bool:
 
 def unset_rank(command: LaunchCommand, script: str | None, workspace: Workspace) -> UnsetRank | None:
     """What a script that such a command starts does with the variable."""
-    if script is None or not script.endswith(".py") or not may_miss_rank(command):
+    if script is None or not script.endswith(".py") or not _may_miss_rank(command):
         return None
     return workspace.memo("unset rank", script, lambda source: _unset(source, workspace))
 
 
 def _unset(source: SourceFile, workspace: Workspace) -> UnsetRank | None:
-    texts = list(imported_sources(source.path, workspace, 2, 40)) or [source]
+    texts = near_sources(source, workspace)
     asks = [found for found in texts if _LOCAL in found.text.replace("WORLD_LOCAL_RANK", "")]
     if not asks or not any(_TAKES.search(found.text) for found in texts):
         return None
@@ -78,9 +75,8 @@ def _unset(source: SourceFile, workspace: Workspace) -> UnsetRank | None:
         found = _by_variable(event)
         if found is not None:
             at = _place(settings[0]) if settings else None
-            of_mpi = any(_OF_MPI.search(text.text) for text in texts)
-            stops = at is None and _reads_directly(found)
-            return UnsetRank(event.module.location(found), event.module.location(event.node), at, stops, of_mpi)
+            stops = at is None and isinstance(found, ast.Subscript)
+            return UnsetRank(event.module.location(found), event.module.location(event.node), at, stops)
     return None
 
 
@@ -142,7 +138,3 @@ def _asks(node: ast.expr) -> bool:
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == _LOCAL
-
-
-def _reads_directly(node: ast.expr) -> bool:
-    return isinstance(node, ast.Subscript)

@@ -126,12 +126,12 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 def _of_accelerate(doc: LaunchDoc) -> Iterator[Finding]:
     """Machines of `accelerate launch` that torchrun brings together at a loopback."""
     commands = [command for command in doc.commands if _is_of_several(command)]
-    ranks = [meeting(command).node_rank for command in commands]
-    if any(rank.get_or("") == "0" for rank in ranks):
+    told = [meeting(command) for command in commands]
+    if any(how.node_rank.get_or("") == "0" for how in told):
         return  # the file starts machine 0 there: the others are launchers on the same one
-    for command, rank in zip(commands, ranks, strict=True):
-        flag, address = command.launcher_flag("--main_process_ip"), meeting(command).address.get_or("")
-        if flag is None or rank.is_absent or not (address == "localhost" or address.startswith("127.")):
+    for command, how in zip(commands, told, strict=True):
+        flag, address = command.launcher_flag("--main_process_ip"), how.address.get_or("")
+        if flag is None or how.node_rank.is_absent or not (address == "localhost" or address.startswith("127.")):
             continue
         yield META.finding(
             flag.location,

@@ -65,8 +65,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """The words of launch commands as they are written."""
     del context
     told: set[int] = set()
-    for command in doc.commands:
-        for word in () if doc.is_rewritten else command.words:
+    for command in () if doc.is_rewritten else doc.commands:
+        for word in command.words:
             span = word.location.span
             if span.start in told or word.location.path != doc.source.path:
                 continue

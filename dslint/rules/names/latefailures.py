@@ -49,6 +49,19 @@ def is_caught_on_way(found: Happening, *names: str) -> bool:
     )
 
 
+def compares_text(test: ast.AST, *starts: str) -> bool:
+    """Return whether a test compares something with a text, as one that chooses among several does.
+
+    A comparison with one of the words `starts` asks how the script is started.
+    """
+    for compare in ast.walk(test):
+        if isinstance(compare, ast.Compare):
+            has_text = any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(compare))
+            if has_text and not any(word in ast.unparse(compare) for word in starts):
+                return True
+    return False
+
+
 def near(name: str, names: Iterable[str]) -> str:
     """Return the question behind a message where a name like the missing one exists; else an empty text."""
     known = sorted({other for other in names if other != name and len(other) > 1})

@@ -11,7 +11,7 @@ from dslint.python.jobtests import asks_for_job
 from dslint.python.launches import names_in
 from dslint.python.queries.order import deciding
 from dslint.python.source import Module
-from dslint.rules.names.latefailures import catches
+from dslint.rules.names.latefailures import catches, compares_text
 from dslint.rules.runs import Happening
 
 # Who asks what something takes or has before using it.
@@ -54,11 +54,7 @@ def _is_one_of_many(node: Node) -> bool:
     if not isinstance(node, Alt) or not node.then_lanes & node.else_lanes:
         return False
     test = node.asks or getattr(node.node, "test", None)
-    compared = [n for n in ast.walk(test) if isinstance(n, ast.Compare)] if test is not None else []
-    compared = [compare for compare in compared if "argv" not in ast.unparse(compare)]  # a switch
-    sides = [side for compare in compared for side in (compare.left, *compare.comparators)]
-    texts = [n for side in sides for n in ast.walk(side) if isinstance(n, ast.Constant)]
-    return isinstance(node.node, ast.match_case) or any(isinstance(text.value, str) for text in texts)
+    return isinstance(node.node, ast.match_case) or (test is not None and compares_text(test, "argv"))
 
 
 def _is_passed(test: Alt) -> bool:

@@ -8,9 +8,12 @@ from dslint.core.finding import Severity
 from dslint.python.names import names_of
 from dslint.python.source import Module
 from dslint.python.uses.ends import ends, never_runs
+from dslint.rules.names.latefailures import compares_text
 from dslint.rules.names.sureways import SureWays
 
 _LATER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.ExceptHandler, ast.match_case)
+# Words of tests that ask how the script is started.
+_STARTS = ("argv", "__name__")
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -61,17 +64,7 @@ def _is_one_of_many(module: Module, node: ast.AST) -> bool:
     while around is not None:
         if isinstance(around, ast.match_case):
             return True
-        if isinstance(around, ast.If | ast.IfExp) and inner is not around.test and _compares_text(around.test):
+        if isinstance(around, ast.If | ast.IfExp) and inner is not around.test and compares_text(around.test, *_STARTS):
             return True
         inner, around = around, module.parents.get(around)
-    return False
-
-
-def _compares_text(test: ast.expr) -> bool:
-    for compare in ast.walk(test):
-        if isinstance(compare, ast.Compare):
-            texts = [n for n in ast.walk(compare) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-            written = ast.unparse(compare)
-            if texts and "__name__" not in written and "argv" not in written:
-                return True
     return False

@@ -97,6 +97,3 @@ def _is_tried(module: Module, node: ast.AST) -> bool:
         if isinstance(node, ast.Try) and node.handlers:
             return True
     return False
-
-
-__all__ = ["keys_written", "reads"]

@@ -36,6 +36,3 @@ def _given(module: Module, name: str) -> Iterator[int | None]:
             if isinstance(value, ast.Call):
                 value = next((k.value for k in value.keywords if k.arg == "default"), value)
         yield value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
-
-
-__all__ = ["stated_default"]

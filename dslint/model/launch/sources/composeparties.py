@@ -38,7 +38,7 @@ def _party(source: SourceFile, doc: DataDoc, name: str, at: str) -> Party:
             names.add(given[key])
     mode = str(given.get("network_mode", ""))
     network = HOST if mode == "host" else SHARED if mode.startswith(("service:", "container:")) else NAMED
-    copies = given.get("scale", (given.get("deploy") or {}).get("replicas", 1) if _is_table(given, "deploy") else 1)
+    copies = given.get("scale", doc.get(f"{at}/deploy/replicas", 1))
     is_open = copies != 1 or any(
         key in given for key in ("extends", "env_file", "links", "external_links", "extra_hosts")
     )
@@ -56,10 +56,6 @@ def _party(source: SourceFile, doc: DataDoc, name: str, at: str) -> Party:
         is_open,
         int(gpus.get()) if gpus is not None and gpus.is_known else 0,
     )
-
-
-def _is_table(given: dict[str, Any], key: str) -> bool:
-    return isinstance(given.get(key), dict)
 
 
 def _aliases(given: dict[str, Any]) -> Iterator[str]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
-from dslint.core.source import Location, SourceFile
+from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.lostaddresses import LostAddress
+from dslint.model.launch.sources.yamldocuments import documents
 from dslint.parse.data import DataDoc
-from dslint.parse.yamldoc import parse_yaml
 
 _KINDS = re.compile(r"^kind:\s*[\"']?(?:JobSet|Job|StatefulSet)\b", re.MULTILINE)
-_SEPARATOR = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 # ``--master_addr=X``, ``MASTER_ADDR=X``, ``--rdzv_endpoint X:29500``; a value of the environment is read apart.
 _TOLD = re.compile(
     r"(?:--master[-_]addr|--rdzv[-_]endpoint|--main[-_]process[-_]ip|\bMASTER_ADDR)[=\s]\s*[\"']?(?P<host>[A-Za-z][\w.-]*)"
@@ -32,25 +30,18 @@ class _Pods:
     place: Location
     doc: DataDoc
     at: str
-    kind: str
 
 
 def pod_addresses(source: SourceFile) -> tuple[LostAddress, ...]:
     """The addresses of a manifest at which no pod of it is found."""
     if not (_KINDS.search(source.text) and re.search("MASTER_ADDR|master.addr|rdzv.endpoint", source.text)):
         return ()
-    docs = list(_documents(source))
+    docs = [doc for doc in documents(source, _is_of_pods) if not doc.problems]
     return tuple(found for doc in docs for pods in _pods(doc) for found in _lost(pods, source))
 
 
-def _documents(source: SourceFile) -> Iterator[DataDoc]:
-    cuts = [match.start() for match in _SEPARATOR.finditer(source.text)]
-    for begin, end in pairwise([0, *cuts, len(source.text)]):
-        if _KINDS.search(source.text, begin, end):
-            around = [re.sub(r"[^\n]", " ", part) for part in (source.text[:begin], source.text[end:])]
-            doc = parse_yaml(SourceFile(source.path, around[0] + source.text[begin:end] + around[1]))
-            if not doc.problems:
-                yield doc
+def _is_of_pods(text: str) -> bool:
+    return _KINDS.search(text) is not None
 
 
 def _pods(doc: DataDoc) -> Iterator[_Pods]:
@@ -67,17 +58,17 @@ def _pods(doc: DataDoc) -> Iterator[_Pods]:
             if isinstance(part, str) and isinstance(given, str):
                 at = f"/spec/replicatedJobs/{number}"
                 names = re.compile(rf"{own}-[a-z\d-]+-\d+-\d+")
-                yield _Pods(names, given, place.labelled("the service has this name"), doc, at, kind)
+                yield _Pods(names, given, place.labelled("the service has this name"), doc, at)
     elif kind == "Job" and doc.get("/spec/completionMode") == "Indexed":
-        yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/template/spec/subdomain", kind)
+        yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/template/spec/subdomain")
     elif kind == "StatefulSet" and isinstance(doc.get("/spec/serviceName"), str):
-        yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/serviceName", kind)
+        yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/serviceName")
 
 
-def _of_template(doc: DataDoc, pattern: re.Pattern[str], at: str, kind: str) -> _Pods:
+def _of_template(doc: DataDoc, pattern: re.Pattern[str], at: str) -> _Pods:
     given = doc.get(at, "")
     place = doc.value(at, "its pods have this subdomain") if doc.has(at) else doc.value("/metadata/name", "its pods")
-    return _Pods(pattern, given if isinstance(given, str) else "", place, doc, "/spec", kind)
+    return _Pods(pattern, given if isinstance(given, str) else "", place, doc, "/spec")
 
 
 def _lost(pods: _Pods, source: SourceFile) -> Iterator[LostAddress]:
@@ -116,4 +107,4 @@ def _addresses(pods: _Pods, source: SourceFile) -> Iterator[tuple[str, Location]
             raw = source.text[span.start : span.end]
             for match in _TOLD.finditer(raw):
                 begin = span.start + match.start("host")
-                yield match["host"], source.location(type(span)(begin, begin + len(match["host"])))
+                yield match["host"], source.location(Span(begin, begin + len(match["host"])))

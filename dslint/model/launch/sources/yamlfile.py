@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
@@ -20,13 +19,12 @@ from dslint.model.launch.sources.snippet import (
     unset,
     value_at,
 )
+from dslint.model.launch.sources.yamldocuments import documents
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
-from dslint.parse.yamldoc import parse_yaml
 
 # ``${{ matrix.gpus }}`` of GitHub, ``$(NAME)`` that Kubernetes fills into a word.
 _EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
-_SEPARATOR = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DEPTH = 12
 _NOTHING: machinegpus.Facts = {}
 Variables = Mapping[str, "Value | None"]
@@ -34,14 +32,8 @@ Variables = Mapping[str, "Value | None"]
 
 def yaml_snippets(source: SourceFile) -> Iterator[Snippet]:
     """The commands of all documents of a file."""
-    cuts = [m.start() for m in _SEPARATOR.finditer(source.text)]
-    bounds = [0, *(cut for cut in cuts if source.text[:cut].strip()), len(source.text)]
-    for begin, end in pairwise(bounds):
-        if text_may_start(source.text[begin:end]):
-            # The other documents become blanks, so that every place stays what it is in the file.
-            around = [re.sub(r"[^\n]", " ", part) for part in (source.text[:begin], source.text[end:])]
-            alone = SourceFile(source.path, around[0] + source.text[begin:end] + around[1])
-            yield from _Reader(source, parse_yaml(alone)).snippets()
+    for doc in documents(source, text_may_start):
+        yield from _Reader(source, doc).snippets()
 
 
 class _Reader:
