@@ -188,7 +188,8 @@ class Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        if may_launch(raw) or may_write_config(raw) or may_call(raw) or may_start_containers(raw):
+        may_be = may_launch(raw) or may_write_config(raw) or may_call(raw)
+        if may_be or (kind in ("shell", "yaml") and may_start_containers(raw)):
             self.out.launch_files[path] = LaunchFile(path, kind, raw)
 
     def _data(self, path: str, kind: str, raw: bytes) -> None:

@@ -26,7 +26,7 @@ TELLS = re.compile(
     r"MASTER_ADDR|WORLD_SIZE|RANK\b|--?(?:world[-_]size|nnodes|num[-_]machines|master[-_]addr|init[-_]method)"
 )
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\s+(?:container\s+)?run\b")
-_NAMED = {"docker", "podman", "nerdctl", "nvidia-docker"}
+_ENGINES = {"docker", "podman", "nerdctl", "nvidia-docker"}
 _ADDRESS = ("--master_addr", "--main_process_ip")
 _URL = ("--init_method", "--dist_url", "--rdzv_endpoint", "--dist_init_method")
 _HOST = re.compile(r"(?:tcp://)?\[?(?P<host>[^\s/:\[\]]+)\]?(?::\d+)?")
@@ -95,7 +95,7 @@ def run_parties(shell: ShellDoc) -> tuple[Party, ...]:
     if not (_RUNS.search(shell.text) and TELLS.search(shell.text)):
         return ()
     found: list[Party] = []
-    for item in read_statements(shell, _is_run, Scope(), None, _NAMED.__contains__):
+    for item in read_statements(shell, _is_run, Scope(), None, _ENGINES.__contains__):
         party = _run(item, shell) if isinstance(item, Invocation) and not item.conditions else None
         if party is not None and all(party.place != other.place for other in found):
             found.append(party)
@@ -144,7 +144,8 @@ def flat(words: Sequence[Word]) -> tuple[Word, ...]:
             parts = []
         if len(parts) < 2:
             found.append(word)
-        found += [Word(None if "$" in part else part, part, word.location) for part in parts if len(parts) > 1]
+        else:
+            found += [Word(None if "$" in part else part, part, word.location) for part in parts]
     return tuple(found)
 
 

@@ -49,7 +49,7 @@ def _field(module: Module, call: ast.AST, value: ast.expr) -> ReadField | None:
         value = value.value
     if not keys or not isinstance(value, ast.Name):
         return None
-    scope = _scope(module, call)
+    scope = scope_of(module, call)
     loads = [n.value for n in ast.walk(scope) if isinstance(n, ast.Assign) and _sets(n, value.id)]
     if len(loads) != 1 or _is_changed(scope, value.id):
         return None
@@ -64,7 +64,7 @@ def _field(module: Module, call: ast.AST, value: ast.expr) -> ReadField | None:
     return None
 
 
-def _scope(module: Module, node: ast.AST) -> ast.AST:
+def scope_of(module: Module, node: ast.AST) -> ast.AST:
     """The function around a call, else the module."""
     line = getattr(node, "lineno", 0)
     around = [n for n in module.nodes_of(ast.FunctionDef) if n.lineno <= line <= (n.end_lineno or 0)]

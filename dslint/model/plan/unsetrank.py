@@ -11,6 +11,7 @@ from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.mainpath import certain_events
 from dslint.model.plan.questions import device_question
+from dslint.model.plan.readfields import scope_of
 from dslint.model.plan.scriptrun import near_sources, script_run
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
@@ -114,9 +115,7 @@ def _given(module: Module, call: ast.Call, name: str) -> Sequence[ast.expr]:
     functions = [n for n in module.nodes_of(ast.FunctionDef) if n.name == name]
     if len(functions) == 1:
         return [n.value for n in ast.walk(functions[0]) if isinstance(n, ast.Return) and n.value is not None]
-    around = [n for n in module.nodes_of(ast.FunctionDef) if n.lineno <= call.lineno <= (n.end_lineno or 0)]
-    scope: ast.AST = around[-1] if around else module.tree
-    found = [n for n in ast.walk(scope) if isinstance(n, ast.Assign) and _names(n) == name]
+    found = [n for n in ast.walk(scope_of(module, call)) if isinstance(n, ast.Assign) and _names(n) == name]
     return [found[0].value] if len(found) == 1 else []
 
 

@@ -98,7 +98,7 @@ def early_ranks(shell: ShellDoc) -> Iterator[EarlyRank]:
 
 
 def _keep(node: Node, shell: ShellDoc, kept: dict[str, tuple[EarlyRank, bool]]) -> None:
-    name = _child_text(node, "name", shell)
+    name = child_text(node, "name", shell)
     value = node.child_by_field_name("value")
     appends = "+=" in shell.raw(node)[: len(name) + 2]
     if name and not appends:
@@ -194,6 +194,7 @@ def _in_order(root: Node) -> Iterator[Node]:
         stack.extend(reversed([c for c in node.children if c.type != "function_definition"]))
 
 
-def _child_text(node: Node, field: str, shell: ShellDoc) -> str:
+def child_text(node: Node, field: str, shell: ShellDoc) -> str:
+    """Return what a field of a node says; empty where it has none."""
     child = node.child_by_field_name(field)
     return shell.raw(child) if child is not None else ""

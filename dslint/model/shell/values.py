@@ -22,7 +22,7 @@ from dslint.parse.shell import ShellDoc, parse_shell
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 # Scripts nest a handful of blocks; each costs several calls.
 _MAX_DEPTH = 50
 _SEQUENCES = frozenset({"program", "do_group", "then"})
@@ -132,11 +132,11 @@ class _Reader(LoopReader):
 
     def _redirected_statement(self, node: Node, scope: Scope) -> Any:
         status = None
-        extra = [c for c in node.named_children if c.type in _REDIRECTS]
+        extra = [c for c in node.named_children if c.type in REDIRECTS]
         for child in node.named_children:
             if child.type == "command":
                 status = self.simple(child, scope, extra)
-            elif child.type not in _REDIRECTS:
+            elif child.type not in REDIRECTS:
                 status = self.visit(child, scope)
         self._heredocs(node, extra, scope)
         # ``cmd <<EOF | tee log``: the grammar hangs the rest of the line on the heredoc.

@@ -21,7 +21,6 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
-from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
@@ -78,10 +77,10 @@ _SLURM = re.compile(
 )
 _DOCKER_RUN = re.compile(r"\b(?:docker|podman)[ \t]+(?:container[ \t]+)?run[ \t](?:\\\n|[^\n|;&#])*")
 _END = r"(?=[\s\"']|$)"
-# Of `sbatch` all, of a longer command those before its script.
 _TIME = re.compile(rf"(?<=\s)(?:--time[= ]|-t[= ]?)[\"']?(?P<number>24|48|72|96|168)(?P<rest>:00)?{_END}")
 _MEMORY = re.compile(rf"(?<=\s)--(?P<name>mem(?:-per-(?:cpu|gpu))?)[= ][\"']?(?P<number>[1-9]\d{{0,2}}){_END}")
 _BYTES = re.compile(rf"(?<=\s)(?P<name>--shm-size|--memory)[= ][\"']?(?P<number>[1-9]\d{{0,4}}){_END}")
+_PROGRAM = re.compile(r"\s(?:python[\d.]*|torchrun|accelerate|deepspeed|bash|\S+\.(?:sh|py|sbatch|slurm))(?=\s|$)")
 _MOST = {"mem": 512, "mem-per-gpu": 256, "mem-per-cpu": 64}
 
 
@@ -113,15 +112,13 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 
 def _words_end(part: str) -> int:
-    """Where the options of Slurm end: before the program that is started."""
-    found = re.search(
-        r"\s(?:python[\d.]*|torchrun|accelerate|deepspeed|bash|\S+\.(?:sh|py|sbatch|slurm))(?=\s|$)", part
-    )
-    return found.start() if found is not None and not part.startswith("#SBATCH") else len(part)
+    """Where the options of Slurm end: before the program that is started; those of a directive fill the line."""
+    found = None if part.startswith("#SBATCH") else _PROGRAM.search(part)
+    return found.start() if found is not None else len(part)
 
 
 def _finding(doc: LaunchDoc, message: str, start: int, end: int, right: str) -> Finding:
-    span = Span(start + doc.shell.base, end + doc.shell.base)
+    span = doc.shell.source_span(start, end)
     edit = Edit(doc.source.path, span, right)
     return META.finding(
         doc.source.location(span),

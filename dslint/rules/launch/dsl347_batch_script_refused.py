@@ -7,8 +7,8 @@ that they ask for is there.
 
 **Fix.** `#!/bin/bash` as the first line, with nothing before it.
 
-**When it stays quiet.** For scripts that are handed to `sbatch --wrap` or read by another one, for templates, and for
-texts inside of others.
+**When it stays quiet.** For scripts that hand themselves to `sbatch` (`sbatch $0`), for templates, and for texts inside
+of others.
 
 **Evidence.** Read in Slurm's `src/sbatch/sbatch.c`, not run: `has_shebang` wants `#!` as the first two characters, and
 the message is there.

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.launch.around import nodes_at
+from dslint.model.launch.around import enclosing
 from dslint.model.launch.document import LaunchDoc
+from dslint.model.shell.batch import child_text
 from dslint.rules.base import RuleMeta, bad, good
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     for command in doc.commands:
         if command.called_from:
             continue
-        around = list(nodes_at(doc, command.location))
+        around = list(enclosing(doc, command))
         node = next((n for n in around if n.type == "redirected_statement"), None)
         if node is None or any(n.type == "heredoc_redirect" for n in node.children):
             continue
@@ -90,9 +91,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 def _slips(doc: LaunchDoc, redirects: list[Node], is_piped: bool) -> Iterator[tuple[str, Node]]:
     merged = False
     for node in redirects:
-        operator, target = _operator(node), _target(doc, node)
+        operator, target = _operator(node), child_text(node, "destination", doc.shell)
         raw = doc.shell.raw(node).strip()
-        number = _descriptor(doc, node)
+        number = child_text(node, "descriptor", doc.shell)
         if operator in _WRITES and target in ("1", "2"):
             both = operator.startswith("&")
             what = "all output" if both else "the errors" if number == "2" else "the output"
@@ -106,13 +107,3 @@ def _slips(doc: LaunchDoc, redirects: list[Node], is_piped: bool) -> Iterator[tu
 
 def _operator(node: Node) -> str:
     return next((c.type for c in node.children if not c.is_named), "")
-
-
-def _target(doc: LaunchDoc, node: Node) -> str:
-    target = node.child_by_field_name("destination")
-    return doc.shell.raw(target) if target is not None else ""
-
-
-def _descriptor(doc: LaunchDoc, node: Node) -> str:
-    number = node.child_by_field_name("descriptor")
-    return doc.shell.raw(number) if number is not None else ""

@@ -23,6 +23,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.around import is_behind
 from dslint.model.launch.document import LaunchDoc
+from dslint.model.shell.values import REDIRECTS
 from dslint.rules.base import RuleMeta, bad, good
 
 if TYPE_CHECKING:
@@ -110,14 +111,12 @@ def _is_fed(loop: Node) -> bool:
         return False
     if parent.parent is not None and parent.parent.type == "pipeline":
         return True
-    redirects = [
-        node for node in parent.children if node.type in ("file_redirect", "herestring_redirect", "heredoc_redirect")
-    ]
-    return any(node.child_by_field_name("descriptor") is None and _reads(node) for node in redirects)
+    return any(node.child_by_field_name("descriptor") is None and _reads(node) for node in parent.children)
 
 
 def _reads(node: Node) -> bool:
-    return node.type != "file_redirect" or any(child.type == "<" for child in node.children)
+    """The node is a redirection from somewhere."""
+    return node.type in REDIRECTS and (node.type != "file_redirect" or any(c.type == "<" for c in node.children))
 
 
 def _commands(body: Node) -> Iterator[Node]:
@@ -139,11 +138,7 @@ def _has_input(command: Node) -> bool:
         parent = node.parent
         if parent is not None and parent.type == "pipeline" and parent.named_children[0].id != node.id:
             return True
-        if node.type == "redirected_statement" and any(
-            _reads(child)
-            for child in node.children
-            if child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect")
-        ):
+        if node.type == "redirected_statement" and any(map(_reads, node.children)):
             return True
         node = parent
     return False

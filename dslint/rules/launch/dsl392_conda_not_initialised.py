@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
@@ -81,9 +80,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     if re.search(r"\b(?:bash|zsh)\s+-\w*[ilc]", found["before"]) or not (doc.commands or doc.called):
         return
     call = found["call"].rstrip()
-    place = Span(found.start("call") + doc.shell.base, found.start("call") + len(call) + doc.shell.base)
     yield META.finding(
-        doc.source.location(place),
+        doc.source.location(doc.shell.source_span(found.start("call"), found.start("call") + len(call))),
         f"`{found['name']} activate` fails in a script: nothing defines it, what follows runs in another environment",
         hint='Write `source "$(conda info --base)/etc/profile.d/conda.sh"` before it',
     )
