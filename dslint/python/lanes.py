@@ -59,6 +59,11 @@ class Worlds:
         return (1 << self.count) - 1
 
     @cached_property
+    def main(self) -> int:
+        """Return the mask of the first rank of each world."""
+        return self.mask(lambda lane: self.lanes[lane][0] == 0)
+
+    @cached_property
     def larger(self) -> int:
         """Return the largest rank that is looked at; numbers above it are compared with nothing."""
         return max(lane[0] for lane in self.lanes)

@@ -52,7 +52,7 @@ def decorated(m: Machine, node: ast.expr) -> int | None:
     """Return the lanes on which a function runs that a guard of the project decorates; `None` for other names."""
     if _kind(m, node.func if isinstance(node, ast.Call) else node) != "guards":
         return None
-    return m.worlds.mask(lambda lane: m.worlds.lanes[lane][0] == 0)
+    return m.worlds.main
 
 
 def _first(m: Machine, node: ast.AST) -> Value:

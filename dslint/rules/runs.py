@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dslint.python.source import Module
     from dslint.python.values import Value
     from dslint.rules.base import RuleMeta
+    from dslint.rules.names.sureways import SureWays
     from dslint.rules.zero.stages import Stages
 
 
@@ -209,6 +210,13 @@ class RunQuery:
         from dslint.rules.ranks.everyrank import in_order
 
         return [list(in_order(tree)) for _, tree in self.trees()]
+
+    @cached_property
+    def sure_ways(self) -> SureWays:
+        """Return the code that every run of the script comes to."""
+        from dslint.rules.names.sureways import SureWays
+
+        return SureWays(self)
 
     @cached_property
     def makers(self) -> dict[Instance, Event]:

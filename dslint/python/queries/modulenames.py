@@ -43,14 +43,19 @@ class ModuleNames:
     def _bound(self, module: Module) -> frozenset[str] | None:
         if module.search(_OPEN) is not None:
             return None
-        found = set(module_scope(module.tree).locals) | _ALWAYS
-        for home in stars(module):
+        taken = self.of_stars(module)
+        return None if taken is None else frozenset(module_scope(module.tree).locals | _ALWAYS | taken)
+
+    def of_stars(self, module: Module) -> set[str] | None:
+        """Return the names that a module takes by star imports; `None` where nobody knows which."""
+        found: set[str] = set()
+        for home in _stars(module):
             inner = self._program.named(module, home)
             names = self.of(inner) if inner is not None and inner is not module else None
             if names is None:
                 return None
             found |= names
-        return frozenset(found)
+        return found
 
     def is_set(self, name: str) -> bool:
         """Return whether some code sets an attribute of that name: perhaps of the module."""
@@ -78,7 +83,7 @@ class ModuleNames:
         return bool(self._program.asked("entries", path))
 
 
-def stars(module: Module) -> Iterator[str]:
+def _stars(module: Module) -> Iterator[str]:
     """Yield the modules of which a module takes all names."""
     for node in own_nodes(module.tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):

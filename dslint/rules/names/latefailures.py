@@ -1,4 +1,4 @@
-"""Lines that raise when a run comes to them: whether it certainly does, and whether something catches the exception."""
+"""Lines that raise when a run comes to them: who catches the exception, which tests choose by a text, what is meant."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _is_one_of_many(node: Node) -> bool:
     if not isinstance(node, Alt) or not node.then_lanes & node.else_lanes:
         return False
     test = node.asks or getattr(node.node, "test", None)
-    return isinstance(node.node, ast.match_case) or (test is not None and compares_text(test, "argv"))
+    return test is not None and compares_text(test, "argv")
 
 
 def _is_passed(test: Alt) -> bool:

@@ -22,7 +22,7 @@ def severity_at(module: Module, node: ast.AST, ways: SureWays) -> Severity | Non
 
     A note where a text chooses among several: `if args.dataset == "coco"`.
     """
-    if is_dead(module, node):
+    if _is_dead(module, node):
         return None
     statement = _statement_of(module, node)
     if statement is not None and ways.comes_to(statement):
@@ -43,7 +43,7 @@ def _statement_of(module: Module, node: ast.AST) -> ast.stmt | None:
     return inner if isinstance(inner, ast.stmt) else None
 
 
-def is_dead(module: Module, node: ast.AST) -> bool:
+def _is_dead(module: Module, node: ast.AST) -> bool:
     """Return whether no run comes to a node: after a `return`, under `if False` or `if TYPE_CHECKING`."""
     inner, around = node, module.parents.get(node)
     while around is not None:

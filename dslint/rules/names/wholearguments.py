@@ -25,9 +25,9 @@ def hands_on(module: Module, names: set[str]) -> bool:
 
     def holds(node: ast.AST) -> bool:
         name = last_name(node)
-        if isinstance(node, ast.Name) and (_is_dict(module, node) or _is_variadic(module, node)):
+        if name not in names and _HOLDERS.fullmatch(name) is None:
             return False
-        return name in names or _HOLDERS.fullmatch(name) is not None
+        return not (isinstance(node, ast.Name) and (_is_dict(module, node) or _is_variadic(module, node)))
 
     for call in module.nodes_of(ast.Call):
         name, first = last_name(call.func), call.args[0] if call.args else None
@@ -39,10 +39,10 @@ def hands_on(module: Module, names: set[str]) -> bool:
             continue
         if name in _BY_NAME and len(call.args) > 1 and not isinstance(call.args[1], ast.Constant):
             return True
-        if name in _WHOLE and not _is_logged(call, module.parents):
+        if name in _WHOLE and not _is_logged(module, call):
             return True
     fields = module.attributes.get("__dict__", ())
-    return any(holds(node.value) and not _is_logged(node, module.parents) for node in fields)
+    return any(holds(node.value) and not _is_logged(module, node) for node in fields)
 
 
 def _is_dict(module: Module, node: ast.Name) -> bool:
@@ -64,27 +64,24 @@ def _is_variadic(module: Module, node: ast.Name) -> bool:
     return any(parameter is not None and parameter.arg == node.id for parameter in taken)
 
 
-def _is_logged(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+def _is_logged(module: Module, node: ast.AST) -> bool:
     """Return whether something is handed to calls that write it down, and to no other; also by a name of its own."""
     whole, calls = node, []
-    while (parent := parents.get(node)) is not None and not isinstance(parent, ast.stmt):
+    while (parent := module.parents.get(node)) is not None and not isinstance(parent, ast.stmt):
         if isinstance(parent, ast.Call) and node is not parent.func:
             calls.append(ast.unparse(parent.func))
         node = parent
     if isinstance(parent, ast.Assign) and parent.value is whole:
-        loads = _loads(parent, parents)
-        return bool(loads) and all(_is_logged(load, parents) for load in loads)
+        loads = _loads(module, parent)
+        return bool(loads) and all(_is_logged(module, load) for load in loads)
     is_loop = isinstance(parent, ast.For) and any(_LOGS.search(ast.unparse(n)) for n in parent.body)
     return is_loop or (bool(calls) and all(_LOGS.search(name) for name in calls))
 
 
-def _loads(kept: ast.Assign, parents: dict[ast.AST, ast.AST]) -> list[ast.Name]:
+def _loads(module: Module, kept: ast.Assign) -> list[ast.Name]:
     """Return where the function around an assignment reads its one name; nothing where it binds others, too."""
-    around = parents.get(kept)
-    while around is not None and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
-        around = parents.get(around)
-    target = kept.targets[0]
-    if around is None or len(kept.targets) > 1 or not isinstance(target, ast.Name):
+    around, target = module.function(kept) or module.tree, kept.targets[0]
+    if len(kept.targets) > 1 or not isinstance(target, ast.Name):
         return []
     names = [n for n in ast.walk(around) if isinstance(n, ast.Name) and n.id == target.id and n is not target]
     return names if all(isinstance(name.ctx, ast.Load) for name in names) else []

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from dslint.python.events import Event
 from dslint.python.source import Module
+from dslint.rules.runs import RunQuery
 from dslint.rules.training.plateaus import instances
 
+_GROWS = ("update", "setdefault")
 
-def keys_written(save: Event, modules: Iterable[Module]) -> frozenset[str] | None:
+
+def keys_written(run: RunQuery, save: Event) -> frozenset[str] | None:
     """Return the keys of the dictionary that is saved, in any of its forms; `None` where there may be others."""
     value = save.arguments.get("obj")
     found = instances(value)
@@ -19,7 +22,7 @@ def keys_written(save: Event, modules: Iterable[Module]) -> frozenset[str] | Non
     keys: set[str] = set()
     for atom in found:
         is_dict = atom.cls == "builtins.dict"
-        module = next((m for m in (save.module, *modules) if atom.node in m.parents), None) if is_dict else None
+        module = run.machine.program.home_of(atom.node) if is_dict else None
         own = _keys_of(module, atom.node) if module is not None else None
         if own is None:
             return None
@@ -48,9 +51,6 @@ def _keys_of(module: Module, made: ast.AST) -> set[str] | None:
             given.append(None)
     texts = [key.value if isinstance(key, ast.Constant) else None for key in given]
     return None if any(not isinstance(text, str) for text in texts) else {str(text) for text in texts}
-
-
-_GROWS = ("update", "setdefault")
 
 
 def reads(load: Event) -> Iterator[tuple[str, ast.Subscript]]:

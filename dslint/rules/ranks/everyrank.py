@@ -130,12 +130,12 @@ def _processes(around: tuple[Node, ...], spawns: list[ast.AST]) -> frozenset[int
 def every_rank_comes(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int, assumed: int = 0) -> bool:
     """Return whether exactly these ranks come to an event, each of them; tests may rest on what is `assumed`."""
     local = 0 if lanes == run.machine.worlds.full else LOCAL
-    if event.lanes != lanes or event.may or event.varies & _PARTS & ~(local | assumed):
+    if event.lanes != lanes or event.may or "rank-zero-only" in event.tags:
+        return False
+    if event.varies & _PARTS & ~(local | assumed):
         return False
     tests = [node for node in around if isinstance(node, Alt)]
     if not all(is_common(node, assumed) or (local and _is_of_machine(node, lanes)) for node in tests):
-        return False
-    if "rank-zero-only" in event.tags:
         return False
     return not any(keeps_away(run, node) for node in around)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from dslint.python.durations import seconds_of
 from dslint.python.events import Alt, Event, Node, Seq, events
 from dslint.python.jobtests import holds_with_group
+from dslint.python.queries.groupless import Groupless, Lonely
 from dslint.python.queries.order import Before, before
 from dslint.python.values import Const, Value
 from dslint.rules.ranks.devices import written
@@ -41,6 +42,24 @@ def after_group(run: RunQuery, *tags: str) -> Iterator[tuple[Event, Before]]:
             if event.tags & wanted:
                 ways = before(tree, event, makes_group, ends_group, _has_group)
                 yield from ((event, past) for past in ways if past.done)
+
+
+def lonely_events(
+    run: RunQuery,
+    needs: Callable[[Event], bool],
+    may_make: Callable[[Event], bool],
+    concerns: Callable[[Seq], bool] = lambda _: True,
+) -> Iterator[tuple[Seq, list[Lonely]]]:
+    """Yield the trees that concern a rule, each with the events that need a group where a run has made none.
+
+    `may_make` says of which events nobody knows whether they make one.
+    """
+    if not run.has("default-group"):
+        return
+    spawns = frozenset(id(found.event.node) for found in run.happenings("spawns"))
+    for _, tree in run.trees():
+        if concerns(tree):
+            yield tree, Groupless(run.machine.worlds, makes_group, may_make, ends_group, needs, spawns).of(tree)
 
 
 def _has_group(alt: Alt) -> Seq | None:

@@ -230,10 +230,9 @@ def ranks(run: RunQuery, parting: Parting) -> str:
     mask = test.then_lanes & ~test.else_lanes if parting.on_true else test.else_lanes & ~test.then_lanes
     rest = test.else_lanes & ~test.then_lanes if parting.on_true else test.then_lanes & ~test.else_lanes
     mask = mask or worlds.full & ~rest
-    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
     node = worlds.mask(lambda lane: worlds.lanes[lane][1] == 0)
     # On one machine its first process is that of the job, so the job comes last.
-    names = {worlds.full & ~node: "others", worlds.full & ~main: "others", node: "node", main: "main"}
+    names = {worlds.full & ~node: "others", worlds.full & ~worlds.main: "others", node: "node", worlds.main: "main"}
     return names.get(mask, "some")
 
 

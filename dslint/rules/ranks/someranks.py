@@ -60,8 +60,8 @@ class SomeRanks:
     def who(self, run: RunQuery) -> str:
         """Return the ranks that come to the event, in words."""
         worlds = run.machine.worlds
-        main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
-        return {main: "only rank 0", worlds.full & ~main: "every rank but rank 0"}.get(self.lanes, "only some ranks")
+        names = {worlds.main: "only rank 0", worlds.full & ~worlds.main: "every rank but rank 0"}
+        return names.get(self.lanes, "only some ranks")
 
 
 def some_ranks(run: RunQuery, found: Happening, known: Mapping[object, bool] | None = None) -> SomeRanks | None:

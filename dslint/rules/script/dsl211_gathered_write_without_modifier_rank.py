@@ -252,8 +252,7 @@ def _written(event: Event) -> Value | None:
 
 def _told(run: RunQuery, event: Event, gather: Event) -> Finding | None:
     """Return the finding about a write, unless the values of a rank that writes are kept."""
-    worlds = run.machine.worlds
-    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+    main = run.machine.worlds.main
     modifier = gather.arguments.get("modifier_rank")
     if modifier is None or modifier.constants == (None,):
         return _lost(run, event, gather, is_by_main=event.lanes & main == main)

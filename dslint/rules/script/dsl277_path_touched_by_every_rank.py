@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Event, Node
+from dslint.python.events import Alt, Call
 from dslint.python.varies import HOST, UNMODELLED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.examples.pathscripts import (
@@ -108,7 +108,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call by which every rank changes the same path."""
     if run.context.is_one_process:
         return
-    reached = list(arrivals(run, *_TOUCHES, come=partial(_comes, run)))
+    # Also by tests of what code without a model has given the ranks.
+    come = partial(every_rank_comes, run, lanes=run.machine.worlds.full, assumed=UNMODELLED)
+    reached = list(arrivals(run, *_TOUCHES, come=come))
     fetched = _fetched_before(run, reached)
     listings = shared_listings(run)
     for found in reached:
@@ -134,11 +136,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             same=(path_of(event, name),),
             facts={"does": does, "tests": tests},
         )
-
-
-def _comes(run: RunQuery, event: Event, around: tuple[Node, ...]) -> bool:
-    """Return whether every rank comes to a call, also by tests of what code without a model has given them."""
-    return every_rank_comes(run, event, around, run.machine.worlds.full, assumed=UNMODELLED)
 
 
 def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:

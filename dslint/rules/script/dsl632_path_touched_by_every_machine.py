@@ -66,7 +66,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call by which one process of each machine changes the same path."""
     worlds = run.machine.worlds
     first = worlds.mask(lambda lane: worlds.lanes[lane][1] == 0)
-    if run.context.is_one_process or first == worlds.mask(lambda lane: worlds.lanes[lane][0] == 0):
+    if run.context.is_one_process or first == worlds.main:
         return
     listings = shared_listings(run)
     for found in arrivals(run, "makes-folder", "removes", "moves-file", "saves", "opens", lanes=first):

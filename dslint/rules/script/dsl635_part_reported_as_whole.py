@@ -56,8 +56,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     loops = list(_loops(run))
     if not loops or any(module.search(_JOINS) for module in run.machine.program.modules()):
         return
-    worlds = run.machine.worlds
-    first = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+    first = run.machine.worlds.main
     for found in run.occurrences("saves"):
         event = found.event
         part = next((loop for loop in loops if loop not in found.around), None)

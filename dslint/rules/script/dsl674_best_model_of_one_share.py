@@ -51,16 +51,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
     is_all = all(id(found.event.node) in divided for found in run.happenings("makes-loader"))
     seen: set[int] = set()
     for found in run.happenings("saves", "state-dict"):
-        test = _decides(run, found, divided, is_all) if divided and _is_of_main(run, found.event) else None
+        is_of_main = found.event.lanes == run.machine.worlds.main and not found.event.may
+        test = _decides(run, found, divided, is_all) if divided and is_of_main else None
         if test is None or id(test.node) in seen:
             continue
         seen.add(id(test.node))
         yield _finding(run, test, found.event, divided)
-
-
-def _is_of_main(run: RunQuery, event: Event) -> bool:
-    worlds = run.machine.worlds
-    return event.lanes == worlds.mask(lambda lane: worlds.lanes[lane][0] == 0) and not event.may
 
 
 def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all: bool) -> Alt | None:

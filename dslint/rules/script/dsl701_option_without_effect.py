@@ -3,8 +3,7 @@
 **What.** The script of a job of several processes declares an option (`add_argument`, or a field of a dataclass that a
 parser fills), and no code of the run reads `args.weight_decay`. The usual cases are a number that is written out where
 the option was meant, `AdamW(..., weight_decay=0.1)`, and a feature that was copied from another project by its options
-alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. Options that no command
-passes are one finding for a parser.
+alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. Options that no command passes are one finding for a file.
 
 **Why it hurts.** The command line states a setting that the run does not have. Nothing is refused and nothing is
 logged: the job of many GPUs trains with another number, and a sweep over the option repeats one run.
@@ -13,7 +12,8 @@ logged: the job of many GPUs trains with another number, and a sweep over the op
 
 **When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
 read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; more
-than a dozen such options, or half of all, which says that they are read in another way.
+than a dozen such options, more than half of all, or more than three that commands pass, which says that they are read
+in another way.
 
 **Evidence.** Python's `argparse`: what nobody reads changes nothing.
 """
@@ -21,7 +21,6 @@ than a dozen such options, or half of all, which says that they are read in anot
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator
 
@@ -49,7 +48,7 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="nothing reads the option: there is nothing to run",
 )
-# More of them than this, or half of all, and they are read in another way: of those that commands pass, and of all.
+# More of them than this are read in another way, or more than half of all: of those that commands pass, and of all.
 _MOST_PASSED, _MOST = 3, 12
 # So many are named in one headline.
 _NAMED = 3
@@ -60,7 +59,7 @@ _READ_ELSEWHERE = re.compile(r"(?i)(?:local|node|global)?_?rank|world_size|deeps
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each option of a command that the code does not read."""
     modules = run.machine.program.modules()
-    if not says_several(run, modules) and not any(run.happenings("training-arguments")):
+    if not says_several(run, modules) and not run.has("training-arguments"):
         return
     for found in run.happenings("parses-arguments"):
         line = found.event.command_line
@@ -192,9 +191,8 @@ def _unpassed(run: RunQuery, options: list[Option], modules: list[Module]) -> Fi
 
 def _instead(run: RunQuery, option: Option, modules: list[Module]) -> list[Location]:
     """Return the place where a constant is given to something of the name of an option, if there is one."""
-    return [
-        run.location(*place, "a value is written out here") for place in itertools.islice(_written(option, modules), 1)
-    ]
+    place = next(_written(option, modules), None)
+    return [run.location(*place, "a value is written out here")] if place is not None else []
 
 
 def _written(option: Option, modules: list[Module]) -> Iterator[tuple[Module, ast.AST]]:

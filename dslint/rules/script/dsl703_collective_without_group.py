@@ -28,10 +28,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Seq, Try, events
-from dslint.python.queries.groupless import Groupless, Lonely
+from dslint.python.queries.groupless import Lonely
 from dslint.python.queries.groupmodes import Side, makes_unread
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ranks.groups import called, ends_group, makes_group
+from dslint.rules.ranks.groups import called, lonely_events, makes_group
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -59,17 +59,14 @@ _OF_LAUNCHER = re.compile(r"environ|getenv|SLURM|OMPI")
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call that needs a group, on the first that a mode without one comes to."""
-    if not run.has("default-group"):
-        return
-    spawns = frozenset(id(found.event.node) for found in run.happenings("spawns"))
     seen: set[int] = set()
-    for _, tree in run.trees():
-        asked = Groupless(run.machine.worlds, makes_group, _may_make, ends_group, _needs, spawns)
-        lonely = [each for each in asked.of(tree) if not any(map(_is_other, each.way.mode)) and not _is_rest(each)]
-        for each in sorted(lonely, key=lambda each: _severity(run, each).value):
+    for tree, found in lonely_events(run, _needs, _may_make):
+        lonely = [each for each in found if not any(map(_is_other, each.way.mode)) and not _is_rest(each)]
+        judged = [(each, _severity(run, each)) for each in lonely]
+        for each, severity in sorted(judged, key=lambda pair: pair[1].value):
             if id(each.event.node) not in seen:
                 seen.add(id(each.event.node))
-                yield _finding(run, each, tree)
+                yield _finding(run, each, severity, tree)
 
 
 def _may_make(event: Event) -> bool:
@@ -120,14 +117,14 @@ def _test(run: RunQuery, side: Side, limit: int) -> str:
     return run.text(side.node.module, getattr(side.node.node, "test", side.node.node), limit)
 
 
-def _finding(run: RunQuery, lonely: Lonely, tree: Seq) -> Finding:
+def _finding(run: RunQuery, lonely: Lonely, severity: Severity, tree: Seq) -> Finding:
     event, mode = lonely.event, lonely.way.mode
     side = next((each for each in mode if "SLURM" not in _test(run, each, 1000)), mode[0])
     if isinstance(side.node, Try):
         what = f"which fails at the `try` in line {getattr(side.node.node, 'lineno', 0)}"
     else:
         what = f"in which `{_test(run, side, 38)}` is {'true' if side.number else 'false'}"
-    place = side.node.node if isinstance(side.node.node, ast.Try) else getattr(side.node.node, "test", side.node.node)
+    place = getattr(side.node.node, "test", side.node.node)
     maker = next(found for found in events(tree) if makes_group(found))
     name = called(run, event)
     name = name if len(name) <= 34 else name.rpartition(".")[2]
@@ -137,7 +134,7 @@ def _finding(run: RunQuery, lonely: Lonely, tree: Seq) -> Finding:
         event.node,
         f"`{name}` needs a process group, and a run {what} makes none: it raises here",
         hint="Call it under `if dist.is_initialized():`, or under the test that decides whether the group is made",
-        severity=_severity(run, lonely),
+        severity=severity,
         related=(
             run.location(side.node.module, place, "the run goes on from here without a group"),
             run.location(maker.module, maker.node, "the group is made here"),

@@ -28,10 +28,11 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Seq, Try, events
 from dslint.python.queries.caught import Caught, handlers
-from dslint.python.queries.groupless import Groupless, Lonely
+from dslint.python.queries.groupless import Lonely
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ranks.groups import called, ends_group, makes_group
+from dslint.rules.names.latefailures import catches
+from dslint.rules.ranks.groups import called, lonely_events, makes_group
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -48,8 +49,7 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="that a handler goes on after a failure can be read in the code",
 )
-_BROAD = frozenset({"Exception", "BaseException"})
-_OF_GROUP = frozenset({*_BROAD, "RuntimeError", "DistError", "DistBackendError", "DistNetworkError", "DistStoreError"})
+_OF_GROUP = ("RuntimeError", "DistError", "DistBackendError", "DistNetworkError", "DistStoreError")
 # What a process does that goes on with its work.
 _WORKS = frozenset({
     *("optimizer-step", "backward", "makes-optimizer", "makes-engine", "wraps-model", "makes-loader", "forward"),
@@ -68,19 +68,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _of_groups(run: RunQuery) -> Iterator[Finding]:
-    if not run.has("default-group"):
-        return
-    spawns = frozenset(id(found.event.node) for found in run.happenings("spawns"))
     seen: set[int] = set()
-    for _, tree in run.trees():
-        if not any(isinstance(node, Try) for node in tree.flat or ()):
-            continue
-        asked = Groupless(run.machine.worlds, makes_group, lambda _: False, ends_group, _works, spawns)
-        for lonely in asked.of(tree):
+    for _, alone in lonely_events(run, _works, lambda _: False, _tries):
+        for lonely in alone:
             found = _handler(lonely)
             if found is not None and id(found[1]) not in seen:
                 seen.add(id(found[1]))
                 yield _of_group(run, found, lonely.event)
+
+
+def _tries(tree: Seq) -> bool:
+    return any(isinstance(node, Try) for node in tree.flat or ())
 
 
 def _works(event: Event) -> bool:
@@ -92,14 +90,9 @@ def _handler(lonely: Lonely) -> tuple[Try, ast.ExceptHandler] | None:
     for side in lonely.way.mode:
         if isinstance(side.node, Try) and side.number and isinstance(side.node.node, ast.Try):
             handler = side.node.node.handlers[side.number - 1]
-            if _catches(handler, _OF_GROUP) and any(makes_group(event) for event in events(side.node.body)):
+            if catches([handler], *_OF_GROUP) and any(makes_group(event) for event in events(side.node.body)):
                 return side.node, handler
     return None
-
-
-def _catches(handler: ast.ExceptHandler, kinds: frozenset[str]) -> bool:
-    parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(part is None or ast.unparse(part).rpartition(".")[2] in kinds for part in parts)
 
 
 def _of_group(run: RunQuery, found: tuple[Try, ast.ExceptHandler], work: Event) -> Finding:
@@ -138,7 +131,7 @@ def _of_restarts(run: RunQuery) -> Iterator[Finding]:
 
 def _restarts(caught: Caught) -> bool:
     """Return whether a handler begins anew where a whole restart has failed."""
-    if caught.ends or caught.is_repeated or not _catches(caught.handler, _BROAD):
+    if caught.ends or caught.is_repeated or not catches([caught.handler]):
         return False
     if any(isinstance(inner, ast.Raise) for inner in ast.walk(caught.handler)) or _reads(caught.block):
         return False

@@ -55,22 +55,21 @@ _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 _RANKED = re.compile(r"[\"'](?:RANK|LOCAL_RANK)[\"']|--(?:local[-_])?rank\b|\bstr\((?:local_)?rank\)")
 _ENDS_OTHERS = re.compile(r"\.(?:kill|terminate|send_signal)\b|killpg|os\.kill\b|SIGTERM|SIGKILL|PR_SET_PDEATHSIG")
 _LOOKS = re.compile(r"exit_?codes?\b|returncode|\.poll\(|\.sentinel|is_alive\(|active_children|waitpid")
-_WAITS = re.compile(r"\.(?:join|wait|communicate)\(\s*\)|\.(?:join|wait|communicate)\b")
+# What looks at all of them, in whatever order they end.
+_LOOKS_AT_ALL = re.compile(r"\.poll\(|is_alive\(|\.sentinel|waitpid")
+_WAITS = re.compile(r"\.(?:join|wait|communicate)\b")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each place that starts ranks which nobody looks at."""
-    if run.is_test or not run.has("spawns", "runs-command"):
+    if run.is_test:
         return
     for found in run.happenings("spawns", "runs-command"):
         event = found.event
-        if event.api not in (_PROCESS, _COMMAND) or not _is_repeated(found) or not _starts_rank(run, found):
+        if event.api not in (_PROCESS, _COMMAND) or event.module.search(_ENDS_OTHERS):
             continue
-        module = event.module
-        if module.search(_ENDS_OTHERS):
-            continue
-        how = _unwatched(module)
-        if how:
+        how = _unwatched(event.module)
+        if how and _is_repeated(found) and _starts_rank(run, found):
             yield _finding(run, event, how)
 
 
@@ -114,7 +113,7 @@ def _unwatched(module: Module) -> str:
         if not module.search(_WAITS):
             return "nothing waits for them"
         return "nobody asks how they ended"
-    if module.search(re.compile(r"\.poll\(|is_alive\(|\.sentinel|waitpid")):
+    if module.search(_LOOKS_AT_ALL):
         return ""
     return "the parent waits for them in order and ends none"
 

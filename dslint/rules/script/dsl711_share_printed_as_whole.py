@@ -59,7 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     derived: Derived | None = None
     for found in run.happenings("logs", "tracker") if loops else ():
         event = found.event
-        if not _is_of_main(run, event) or found.entry.kind != "script":
+        if event.lanes != run.machine.worlds.main or event.may or found.entry.kind != "script":
             continue
         derived = derived or Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
         for expression in _own_parts(event, divided):
@@ -77,11 +77,6 @@ def _loops(run: RunQuery, divided: dict[int, Event]) -> Iterator[Loop]:
             inside = [event.tags for event in events(loop.body)]
             if any(tags & _FORWARDS for tags in inside):
                 yield loop
-
-
-def _is_of_main(run: RunQuery, event: Event) -> bool:
-    worlds = run.machine.worlds
-    return event.lanes == worlds.mask(lambda lane: worlds.lanes[lane][0] == 0) and not event.may
 
 
 def _own_parts(event: Event, divided: dict[int, Event]) -> Iterator[ast.expr]:

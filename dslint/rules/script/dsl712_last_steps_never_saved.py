@@ -49,6 +49,8 @@ _STEPS = frozenset({"backward", "engine-backward", "engine-step", "optimizer-ste
 # What may save somewhere else, and tests that know where the end is.
 _STORES = re.compile(r"(?i)\b\w*(?:save|export|push_to_hub|checkpoint|ckpt|store|dump|snapshot|finali[sz]e)\w*\(")
 _LAST = re.compile(r"(?i)last|final|done|stop|end|finish|max_|total|len\(|num_(?:train|iter|step)|n_iter")
+# Calls that make a folder, or load, by their names.
+_MAKES_PATH = re.compile(r"(?i)dir|path|load|resume|restore|latest|find|args?\(")
 _SMALLEST = 100
 
 
@@ -109,7 +111,7 @@ def _trains(loop: Loop) -> bool:
 def _is_by_epochs(loops: list[Loop]) -> bool:
     """Return whether the loops go over epochs and over the batches of each, and nothing ends them early."""
     outer, inner = loops[0], loops[-1]
-    if not isinstance(outer.node, ast.For) or not isinstance(inner.node, ast.For) or outer is inner:
+    if not isinstance(outer.node, ast.For) or not isinstance(inner.node, ast.For):
         return False
     leaves = any(isinstance(node, ast.Break | ast.Return) for loop in loops for node in ast.walk(loop.node))
     return not leaves and "range(" in ast.unparse(outer.node.iter) and "range(" not in ast.unparse(inner.node.iter)
@@ -122,18 +124,13 @@ def _stores_elsewhere(test: Alt, outer: Loop) -> bool:
         for found in _STORES.finditer(module.code):
             if inside is not None and inside.start <= found.start() < inside.end:
                 continue
-            if not _is_definition(module, found.start()) and not _makes_path(found[0]):
+            if not _is_definition(module, found.start()) and not _MAKES_PATH.search(found[0]):
                 return True
     return False
 
 
 def _is_definition(module: Module, at: int) -> bool:
     return module.code[:at].rstrip().endswith(("def", "class"))
-
-
-def _makes_path(call: str) -> bool:
-    """Return whether a call by its name makes a folder, or loads."""
-    return re.search(r"(?i)dir|path|load|resume|restore|latest|find|args?\(", call) is not None
 
 
 _TRAIN = """\

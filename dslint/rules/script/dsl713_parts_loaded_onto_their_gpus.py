@@ -46,6 +46,8 @@ _LEAVES = re.compile(r"\bcpu\b|numpy|tolist|\.item\(|\bint\(|\bfloat\(|\bstr\(|d
 _MODEL = re.compile(r"\b(?:model|net|network|engine|encoder)(?:\.\w+)*\(")
 _HOLES = re.compile(r"%[-\d.]*[a-z]|\{[^{}]*\}")
 _GROWS = ("append", "extend", "update")
+# Where each process sees one GPU, all of them are `cuda:0`.
+_SEES_ONE = re.compile("CUDA_VISIBLE_DEVICES")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -53,23 +55,28 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process:
         return
     saves = [h.event for h in run.happenings("saves") if h.event.api == "torch.save" and _is_own_file(run, h.event)]
-    if not saves or any(module.search(re.compile("CUDA_VISIBLE_DEVICES")) for module in run.machine.program.modules()):
+    if not saves or any(module.search(_SEES_ONE) for module in run.machine.program.modules()):
         return
+    parts: dict[str, Event] = {}
+    for save in saves:
+        parts.setdefault(_shape(save), save)
     for found in run.happenings("loads"):
         event = found.event
+        if event.lanes == run.machine.worlds.full or not any(isinstance(node, Loop) for node in found.around):
+            continue
         given = event.arguments.get("map_location")
         if event.api != "torch.load" or event.open or (given is not None and given.constants != (None,)):
             continue
-        in_loop = any(isinstance(node, Loop) for node in found.around)
-        save = next((s for s in saves if _shape(event) == _shape(s) != ""), None) if in_loop else None
-        if save is not None and event.lanes != run.machine.worlds.full and _is_of_gpu(run, save):
+        shape = _shape(event)
+        part = parts.get(shape) if shape else None
+        if part is not None and _is_of_gpu(run, part):
             yield run.finding(
                 META,
                 event.module,
                 event.node,
                 "Each part is put on the GPU of the rank that saved it: this rank takes memory on every GPU",
                 hint='Pass `map_location="cpu"`',
-                related=(run.location(save.module, save.node, "every rank saves its part, from its GPU"),),
+                related=(run.location(part.module, part.node, "every rank saves its part, from its GPU"),),
             )
 
 
@@ -79,9 +86,8 @@ def _is_own_file(run: RunQuery, save: Event) -> bool:
 
 def _is_of_gpu(run: RunQuery, save: Event) -> bool:
     """Return whether something in what is saved certainly comes from a model and stays on its device."""
-    modules = run.machine.program.modules()
     for atom in instances(save.arguments.get("obj")):
-        module = next((m for m in (save.module, *modules) if atom.node in m.parents), None)
+        module = run.machine.program.home_of(atom.node)
         scope = module.function(atom.node) if module is not None else None
         if module is not None and scope is not None and _ON_GPU.search(module.text(scope)):
             return any(_is_tensor(module, scope, value) for value in _kept(module, scope, atom.node))

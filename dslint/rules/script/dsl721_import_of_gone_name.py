@@ -28,7 +28,6 @@ from dslint.python.queries.modulenames import ModuleNames, home_of
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught, near
-from dslint.rules.names.sureways import SureWays
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -56,24 +55,15 @@ def query(run: RunQuery) -> Iterator[Finding]:
         for node in imports:
             for message, related in looked.missing(module, node):
                 if not is_caught(module, node, *_CAUGHT) and not _is_asked(module, node):
-                    yield _finding(run, looked, module, node, message, related)
+                    yield _finding(run, module, node, message, related)
 
 
 class _Imports:
     """What the imports of a run lead to."""
 
     def __init__(self, run: RunQuery) -> None:
-        self._run = run
         self._program = run.machine.program
         self._names = ModuleNames(self._program)
-        self._ways: SureWays | None = None
-
-    @property
-    def ways(self) -> SureWays:
-        """Return the code that every run comes to."""
-        if self._ways is None:
-            self._ways = SureWays(self._run)
-        return self._ways
 
     def missing(self, module: Module, node: ast.ImportFrom | ast.Import) -> Iterator[tuple[str, Module | None]]:
         """Yield what is not there, in words, and the module that lacks it."""
@@ -201,9 +191,7 @@ def _is_asked(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _finding(
-    run: RunQuery, looked: _Imports, module: Module, node: ast.AST, message: str, owner: Module | None
-) -> Finding:
+def _finding(run: RunQuery, module: Module, node: ast.AST, message: str, owner: Module | None) -> Finding:
     related: tuple[Location, ...] = ()
     if owner is not None and owner.tree.body:
         related = (run.location(owner, owner.tree.body[0], "the module"),)
@@ -214,7 +202,7 @@ def _finding(
         message,
         hint="Import the name that is there, or bring back the one that is meant",
         related=related,
-        severity=Severity.ERROR if looked.ways.comes_to(node) else Severity.WARNING,
+        severity=Severity.ERROR if run.sure_ways.comes_to(node) else Severity.WARNING,
     )
 
 

@@ -25,13 +25,12 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.names import Names, names_of
-from dslint.python.queries.modulenames import ModuleNames, stars
+from dslint.python.queries.modulenames import ModuleNames
 from dslint.python.scopes import module_scope, scope_of
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught, near
 from dslint.rules.names.refusedlines import severity_at
-from dslint.rules.names.sureways import SureWays
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -64,21 +63,19 @@ _MOST_RELATED = 3
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first line of a module that reads such a name, or on one that every run comes to."""
     known = ModuleNames(run.machine.program)
-    ways: SureWays | None = None
     for module in run.machine.program.ran():
-        for name, nodes in _undefined(run, module, known).items():
-            ways = ways or SureWays(run)
-            judged = [(node, severity_at(module, node, ways)) for node in nodes]
+        for name, nodes in _undefined(module, known).items():
+            judged = [(node, severity_at(module, node, run.sure_ways)) for node in nodes]
             reached = [(node, how) for node, how in judged if how is not None]
             if reached:
                 yield _finding(run, module, name, reached)
 
 
-def _undefined(run: RunQuery, module: Module, known: ModuleNames) -> dict[str, list[ast.Name]]:
+def _undefined(module: Module, known: ModuleNames) -> dict[str, list[ast.Name]]:
     """Return the names that nothing defines, with the places that read them."""
     if module.path.endswith(".ipynb") or module.search(_OPEN) is not None:
         return {}
-    visible = _visible(run, module, known)
+    visible = _visible(module, known)
     found: dict[str, list[ast.Name]] = {}
     if visible is None:
         return found
@@ -90,18 +87,13 @@ def _undefined(run: RunQuery, module: Module, known: ModuleNames) -> dict[str, l
     return {name: sorted(nodes, key=lambda node: (node.lineno, node.col_offset)) for name, nodes in found.items()}
 
 
-def _visible(run: RunQuery, module: Module, known: ModuleNames) -> set[str] | None:
+def _visible(module: Module, known: ModuleNames) -> set[str] | None:
     """Return the names that all code of a module sees; `None` where it may see others."""
     found = set(dir(builtins)) | set(module_scope(module.tree).locals) | _ADDED
     if module.search(_ASKS_VERSION) is not None:
         found |= _OLD
-    for home in stars(module):
-        inner = run.machine.program.named(module, home)
-        names = known.of(inner) if inner is not None and inner is not module else None
-        if names is None:
-            return None
-        found |= names
-    return found
+    taken = known.of_stars(module)
+    return None if taken is None else found | taken
 
 
 def _is_bound(module: Module, names: Names, node: ast.Name) -> bool:

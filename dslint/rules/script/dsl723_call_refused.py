@@ -13,8 +13,8 @@ the queue, loaded and trained: at the first evaluation, the first save, the resu
 decorator of a library that may change the signature; a name that may mean several functions of which one takes the
 call; a method that a class of the project overrides, of an object that comes from outside; a handler of the
 `TypeError`, or a look at the signature, around the call; code that no run reaches. An error where neither options nor
-data decide whether a run comes there, a warning otherwise, a note
-where a text chooses among several (`args.dataset == "coco"`).
+data decide whether a run comes there, a warning otherwise, a note where a text chooses among several
+(`args.dataset == "coco"`).
 
 **Evidence.** CPython 3.11: each of these calls raises `TypeError` before the body of the function runs.
 """

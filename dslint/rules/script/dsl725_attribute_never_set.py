@@ -12,8 +12,7 @@ in the queue, loaded and trained: at the first save, at the end of the first epo
 any code that sets an attribute of that name, or names it in a text (`setattr(x, "name", y)`, `register_buffer("name",
 ...)`, `hasattr(x, "name")`); code that sets attributes by computed names; objects that come from outside, whose class
 may derive from the one that is known; a handler of the `AttributeError`. An error where neither options nor data decide
-whether a run comes there, a warning otherwise, a note
-where a text chooses among several (`args.dataset == "coco"`).
+whether a run comes there, a warning otherwise, a note where a text chooses among several (`args.dataset == "coco"`).
 
 **Evidence.** CPython 3.11 and `torch.nn.Module.__getattr__` of torch 2.13 raise `AttributeError`.
 """

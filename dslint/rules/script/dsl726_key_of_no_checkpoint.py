@@ -50,8 +50,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     saves = [found.event for found in run.happenings("saves") if found.event.api == "torch.save"]
     loads = [found.event for found in run.happenings("loads") if found.event.api == "torch.load"] if saves else []
     files = Files(run) if loads else None
-    modules = run.machine.program.modules()
-    written = {save: keys_written(save, modules) for save in saves} if loads else {}
+    written = {save: keys_written(run, save) for save in saves} if loads else {}
     for load in loads:
         wanted = list(reads(load))
         own = _own(files, load, written, {key for key, _ in wanted}) if files is not None and wanted else []

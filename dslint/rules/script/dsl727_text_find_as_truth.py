@@ -77,7 +77,7 @@ class Check(ScriptCheck):
         for parent in self.ctx.parents(node):
             if isinstance(parent, cst.UnaryOperation):
                 return "truth" if isinstance(parent.operator, cst.Not) else ""
-            if isinstance(parent, cst.ComparisonTarget | cst.Comparison):
+            if isinstance(parent, cst.Comparison):
                 return self._compared(parent, inner)
             if isinstance(parent, cst.If | cst.IfExp | cst.While | cst.Assert | cst.CompIf):
                 return "truth" if parent.test is inner else ""
@@ -86,12 +86,8 @@ class Check(ScriptCheck):
             inner = parent
         return ""
 
-    def _compared(self, comparison: cst.CSTNode, inner: cst.CSTNode) -> str:
-        if (
-            not isinstance(comparison, cst.Comparison)
-            or comparison.left is not inner
-            or len(comparison.comparisons) > 1
-        ):
+    def _compared(self, comparison: cst.Comparison, inner: cst.CSTNode) -> str:
+        if comparison.left is not inner or len(comparison.comparisons) > 1:
             return ""
         other = comparison.comparisons[0]
         is_identity = isinstance(other.operator, cst.Is | cst.IsNot | cst.Equal | cst.NotEqual)
@@ -107,11 +103,12 @@ class Check(ScriptCheck):
         around, name = self.ctx.enclosing_function(node), self.ctx.text(node)
         for call in self.ctx.tree.every(cst.Call):
             func = call.func
-            if isinstance(func, cst.Attribute) and self.ctx.text(func.value) == name:
-                if self.ctx.enclosing_function(call) is not around:
-                    continue
-                if func.attr.value in _OF_TEXTS or (func.attr.value in _FINDS and self._is_counted(call)):
-                    return True
+            if not isinstance(func, cst.Attribute):
+                continue
+            if func.attr.value not in _OF_TEXTS and not (func.attr.value in _FINDS and self._is_counted(call)):
+                continue
+            if self.ctx.text(func.value) == name and self.ctx.enclosing_function(call) is around:
+                return True
         return False
 
     def _is_counted(self, node: cst.Call) -> bool:

@@ -27,6 +27,7 @@ from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
     code="DSL729",
@@ -53,7 +54,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         text = event.module.text(around) if around is not None else event.module.text(event.node)
         if _KNOWS.search(text) or not isinstance(event.node, ast.Call) or _has_other_way(event.module, event.node):
             continue
-        wrapped = next((run.makers[a] for a in _atoms(event.receiver) if a in run.makers), None)
+        wrapped = next((run.makers[a] for a in instances(event.receiver) if a in run.makers), None)
         related = [run.location(wrapped.module, wrapped.node, "wrapped here")] if wrapped is not None else []
         related += [run.location(call.module, call.node, "passes the wrapped model on") for call in found.calls[-1:]]
         name = event.api.rpartition(".")[2]
@@ -76,10 +77,6 @@ def _has_other_way(module: Module, node: ast.Call) -> bool:
     asked = ast.unparse(node.args[0]) if node.args else ""
     calls = (n for n in ast.walk(around) if isinstance(n, ast.Call)) if around is not None else ()
     return any(ast.unparse(call.func) == asked for call in calls)
-
-
-def _atoms(value: object) -> tuple[object, ...]:
-    return tuple(getattr(value, "atoms", ()))
 
 
 _TRAIN = """\

@@ -26,7 +26,6 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught
 from dslint.rules.names.reached import is_asked
 from dslint.rules.names.refusedlines import severity_at
-from dslint.rules.names.sureways import SureWays
 from dslint.rules.runs import RunQuery
 
 _TQDM = frozenset(("tqdm", "trange", "auto", "notebook", "tqdm_notebook", "std", "contrib", "autonotebook", "tnrange"))
@@ -67,7 +66,6 @@ META = RuleMeta(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each attribute of a module that is asked of what was imported from it."""
-    ways: SureWays | None = None
     for module in run.machine.program.ran():
         if not any(f"{home}.{name}" in _KNOWN for found in module.imported.values() for home, name in found):
             continue
@@ -76,8 +74,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             brought = _brought(names, node)
             if brought is None or not _lacks(module, brought[0], node) or _is_tried(module, node):
                 continue
-            ways = ways or SureWays(run)
-            severity = severity_at(module, node, ways)
+            severity = severity_at(module, node, run.sure_ways)
             if severity is not None:
                 yield _finding(run, module, node, brought, severity)
 
