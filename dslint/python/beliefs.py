@@ -18,7 +18,7 @@ from dslint.python.project import Project
 from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.stack import deep_calls
-from dslint.python.values import ClassAtom, Const, Instance, Value
+from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Value
 from dslint.python.vocabulary import Vocabulary
 
 
@@ -91,18 +91,17 @@ class Beliefs:
 
     def is_own(self, node: ast.expr) -> bool:
         """Return whether an expression certainly holds an object of a class of the project without a library base."""
-        found = self._values.get(id(node))
-        return bool(found and found.atoms) and all(
-            isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom) and not self._class(atom)
-            for atom in (found.atoms if found is not None else ())
+        atoms = self._values.get(id(node), NOTHING).atoms
+        return bool(atoms) and all(
+            isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom) and not self._class(atom) for atom in atoms
         )
 
     def is_text(self, node: ast.expr) -> bool:
         """Return whether an expression certainly holds a text."""
-        found = self._values.get(id(node))
-        return bool(found and found.atoms) and all(
+        atoms = self._values.get(id(node), NOTHING).atoms
+        return bool(atoms) and all(
             isinstance(atom.value, str) if isinstance(atom, Const) else getattr(atom, "type", "") == "builtins.str"
-            for atom in (found.atoms if found is not None else ())
+            for atom in atoms
         )
 
     def tags(self, node: ast.AST) -> frozenset[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import lru_cache
 
 from dslint.python.binding import Arguments
 from dslint.python.escapes import escape, lose_names, lose_written
@@ -18,6 +17,7 @@ from dslint.python.events import Call, Lost, Seq
 from dslint.python.heap import UNFINISHED, Frame, OutOfBudgetError
 from dslint.python.joins import join
 from dslint.python.machine import Machine
+from dslint.python.scopes import set_on_self
 from dslint.python.source import Module
 from dslint.python.store import Key
 from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, one
@@ -129,12 +129,6 @@ def _fields(m: Machine, function: Function, arguments: Arguments, unread: Value)
     """Make the attributes of `self` unknown that the rest of a method sets, perhaps anew."""
     receiver = arguments.positional[0].single if arguments.positional and function.owner is not None else None
     if isinstance(receiver, Instance):
-        for name in _set_on_self(function.node):
+        for name in set_on_self(function.node):
             old = m.store.peek((receiver, name))
             m.store.set((receiver, name), unread if old is None else join(old, unread))
-
-
-@lru_cache(maxsize=4_000)
-def _set_on_self(node: ast.AST) -> tuple[str, ...]:
-    stores = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
-    return tuple(dict.fromkeys(n.attr for n in stores if isinstance(n.value, ast.Name) and n.value.id == "self"))

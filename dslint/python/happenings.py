@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from typing import Any
 
 from dslint.python import commandlines, containers, gradients, paths, ragged, seeds
 from dslint.python.attributes import is_instance_of
@@ -93,9 +95,14 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
 
 def _entries(m: Machine, row: Row, given: dict[str, Value]) -> list[int | None]:
     """Return how long the list that takes in the parts of all ranks may be; nothing where a call has none."""
-    room = given.get(str(row.extra.get("room") or row.extra.get("root_only") or ""))
+    room = given.get(room_of(row.extra))
     atoms = ordered(room.atoms) if room is not None else []
     return [containers.entries_of(m, atom) for atom in atoms if not isinstance(atom, Const)]
+
+
+def room_of(extra: Mapping[str, Any]) -> str:
+    """Return the parameter that takes in the parts of all ranks; empty where a call has none."""
+    return str(extra.get("room") or extra.get("root_only") or "")
 
 
 def _note_wrapped(m: Machine, event: Event, given: dict[str, Value]) -> None:

@@ -33,8 +33,8 @@ def _is_of_group(atom: object) -> bool:
 
 def group_atoms(formula: object) -> dict[object, bool]:
     """Return the tests in a formula that a run without a group answers for certain, with that answer."""
-    found = [atom for atom in formulas.atoms(formula) if isinstance(atom, tuple) and bool(atom)]
-    return {atom: atom[0] not in _HAS_GROUP for atom in found if atom[0] in (*_HAS_GROUP, *_MAY_HAVE_GROUP)}
+    found = (atom for atom in formulas.atoms(formula) if isinstance(atom, tuple) and atom)
+    return {atom: atom[0] in _MAY_HAVE_GROUP for atom in found if atom[0] in (*_HAS_GROUP, *_MAY_HAVE_GROUP)}
 
 
 def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:

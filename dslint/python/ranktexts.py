@@ -12,7 +12,7 @@ import re
 from dslint.python.environment import COLUMNS, WORLD
 from dslint.python.events import Event
 from dslint.python.machine import Machine
-from dslint.python.values import Const, PerRank, Unknown, Value
+from dslint.python.values import Const, PerRank, Unknown, Value, const
 from dslint.python.varies import ASSUMED
 
 # Variables of launchers that hold a number, or begin with one, beside those whose value is known for each rank.
@@ -26,10 +26,11 @@ _PLAIN = re.compile(r"0|[1-9]\d*")
 
 def note_first(m: Machine, base: Value, key: Value, node: ast.AST) -> None:
     """Note that the first character of a number is taken: `os.environ["SLURM_NNODES"][0]`."""
-    if key.constants == (0,) and isinstance(node, ast.Subscript):
+    at = key.single if isinstance(node, ast.Subscript) else None  # each subscript comes here
+    if isinstance(at, Const) and at.value == 0:
         name = next((found for atom in base.atoms if (found := _held(base, atom)) is not None), None)
         if name is not None:
-            _note(m, "takes-first-digit", node, {"base": base, "name": Value(frozenset((Const(name),)))})
+            _note(m, "takes-first-digit", node, {"base": base, "name": const(name)})
 
 
 def _held(base: Value, atom: object) -> str | None:

@@ -56,6 +56,13 @@ def module_scope(tree: ast.Module) -> Scope:
     return scope
 
 
+@lru_cache(maxsize=4_000)
+def set_on_self(node: ast.AST) -> tuple[str, ...]:
+    """Return the attributes of `self` that a method, or any in a class, sets."""
+    stores = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return tuple(dict.fromkeys(n.attr for n in stores if isinstance(n.value, ast.Name) and n.value.id == "self"))
+
+
 def _collect(pending: list[ast.AST], scope: Scope) -> None:
     while pending:
         node = pending.pop()

@@ -165,7 +165,7 @@ def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:
 def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
     """Return `base[start:stop:step]`: a part that differs by rank has a shape that may differ by rank."""
     shares.note_slice(m, base, node, parts)
-    if parts[0].constants in ((0,), (None,)) and parts[1].constants == (1,):
+    if parts[1].constants == (1,) and parts[0].constants in ((0,), (None,)):
         ranktexts.note_first(m, base, const(0), node)
     computed = apply(m.worlds, lambda a, i, j, k: a[slice(i, j, k)], (base, *parts))
     if computed is not None:

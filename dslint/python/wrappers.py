@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from dslint.python import attributes, containers, dictionaries, optiontable
@@ -11,9 +11,10 @@ from dslint.python.events import Event
 from dslint.python.heap import CONTAINERS, CONTENT, ESCAPED, ITEMS, LENGTH, REST
 from dslint.python.joins import join
 from dslint.python.launches import taken_apart
-from dslint.python.libraries import Row
+from dslint.python.libraries import ClassRow, Row
 from dslint.python.machine import Machine
 from dslint.python.models import note_wrapper
+from dslint.python.scopes import set_on_self
 from dslint.python.values import NOTHING, TRUE, Atom, Bound, ClassAtom, Instance, Tuple, Value, const, one
 
 PREPARED_MODEL = "accelerate.PreparedModel"
@@ -127,12 +128,18 @@ def _note_missing(m: Machine, atom: Instance, cls: str, name: str, node: ast.AST
     if any(name in r.methods for found in rows.values() for r in found):
         return  # who calls a method of an engine knows that it is one
     for path, found in rows.items():
-        listed = next((r.constructor.extra["own_members"] for r in found if "own_members" in r.constructor.extra), None)
+        listed = _own_members(found)
         if listed is None or name in listed or any(name in r.properties or name in r.fields for r in found):
             continue
         tags = frozenset(("missing-member",))
         m.events.append(Event(f"{path}.{name}", tags, read, m.frame.module, one(atom), {}, None, m.lanes, m.control))
         return
+
+
+def _own_members(rows: list[ClassRow]) -> Collection[str] | None:
+    """Return the members that the nearest class with a list of them has; `None` where none has one."""
+    extras = (row.constructor.extra for row in rows)
+    return next((extra["own_members"] for extra in extras if "own_members" in extra), None)
 
 
 def note_hidden(m: Machine, base: Value, name: str, node: ast.AST) -> None:
@@ -141,7 +148,7 @@ def note_hidden(m: Machine, base: Value, name: str, node: ast.AST) -> None:
         if not isinstance(atom, Instance) or not isinstance(atom.cls, str) or not m.libraries.is_class(atom.cls, "ddp"):
             continue
         rows = list(m.libraries.lineage(atom.cls))
-        listed = next((r.constructor.extra["own_members"] for r in rows if "own_members" in r.constructor.extra), None)
+        listed = _own_members(rows)
         inner = m.store.get((atom, "module"))
         is_own = listed is None or name in listed or m.store.get((atom, name)) is not None
         if is_own or inner is None or any(name in r.methods or name in r.fields for r in rows):
@@ -158,9 +165,7 @@ def note_hidden(m: Machine, base: Value, name: str, node: ast.AST) -> None:
 def _sets(m: Machine, atom: Instance, name: str) -> bool:
     """Return whether a method of the class of an object, or of one above it, sets a field of that name."""
     lineage = attributes.lineage(m, atom.cls) if isinstance(atom.cls, ClassAtom) else ()
-    nodes = [n for cls in lineage if isinstance(cls, ClassAtom) for n in ast.walk(cls.node)]
-    stores = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
-    return any(n.attr == name and isinstance(n.value, ast.Name) and n.value.id == "self" for n in stores)
+    return any(name in set_on_self(cls.node) for cls in lineage if isinstance(cls, ClassAtom))
 
 
 def _of_inner(m: Machine, atom: Instance, form: str, name: str, node: ast.AST) -> Value | None:

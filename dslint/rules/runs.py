@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dslint.core.fix import Fix
     from dslint.python.entries import Analysis, Entry
     from dslint.python.machine import Machine
+    from dslint.python.queries.derived import Derived
     from dslint.python.source import Module
     from dslint.python.values import Value
     from dslint.rules.base import RuleMeta
@@ -103,6 +104,13 @@ class RunQuery:
         from dslint.rules.zero.stages import Stages
 
         return Stages(self)
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Return what code the values of this run are computed from, whoever asks."""
+        from dslint.python.queries.derived import Derived
+
+        return Derived(self.machine.program.modules(), (tree for _, tree in self.trees()))
 
     @cached_property
     def waits(self) -> Waits:

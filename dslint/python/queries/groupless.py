@@ -301,8 +301,7 @@ def _is_leaving(node: Node) -> bool | None:
 
 
 def _is_of_group(alt: Alt) -> bool:
-    formula = formulas.of_test(alt.test)
-    return formula is not None and bool(group_atoms(formula))
+    return bool(group_atoms(formulas.of_test(alt.test)))
 
 
 def _head(node: ast.AST) -> ast.AST:

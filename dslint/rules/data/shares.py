@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.python.events import Alt, Event, Loop
-from dslint.python.queries.derived import Derived
 from dslint.python.values import ClassAtom, Instance
 from dslint.python.varies import CHOSEN, MISSING, RANKED
 from dslint.rules.data import evened
@@ -76,8 +75,7 @@ def _is_read(run: RunQuery, module: Module, asked: ast.AST) -> bool:
     if not isinstance(asked, ast.Compare):
         return False
     reads = {id(found.event.node) for found in run.occurrences("reads-file")}
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees())) if reads else None
-    pieces = derived.of(module, [asked]) if derived is not None else None
+    pieces = run.derived.of(module, [asked]) if reads else None
     return any(id(node) in reads for _, piece in pieces or () for node in ast.walk(piece))
 
 

@@ -84,13 +84,14 @@ def unconditional(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a block that run whenever it does; loops are taken to run, `__main__` is the script."""
     for statement in body:
         yield statement
-        if isinstance(statement, _BLOCKS) or _is_main(statement):
+        if isinstance(statement, _BLOCKS) or is_main(statement):
             yield from unconditional(statement.body)
         if isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break) or _may_leave(statement):
             return
 
 
-def _is_main(statement: ast.stmt) -> TypeGuard[ast.If]:
+def is_main(statement: ast.AST) -> TypeGuard[ast.If]:
+    """Return whether a statement is `if __name__ == "__main__":`."""
     return isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)
 
 
@@ -98,10 +99,11 @@ def _may_leave(statement: ast.stmt) -> bool:
     """Return whether a test may leave the block here: what follows is reached by some runs only."""
     if not isinstance(statement, ast.If):
         return False
-    return any(isinstance(n, ast.Return) or _is_exit(n) for n in ast.walk(statement))
+    return any(isinstance(n, ast.Return) or is_exit(n) for n in ast.walk(statement))
 
 
-def _is_exit(node: ast.AST) -> bool:
+def is_exit(node: ast.AST) -> bool:
+    """Return whether a call ends the process."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("exit", "quit", "sys.exit", "os._exit")
 
 

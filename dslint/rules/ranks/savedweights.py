@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from dslint.python import paths
 from dslint.python.events import Event
-from dslint.python.queries.derived import Derived
 from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Instance, Value
 from dslint.rules.runs import RunQuery
@@ -47,7 +46,7 @@ class Files:
 
     def __init__(self, run: RunQuery) -> None:
         self.run = run
-        self.derived = Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
+        self.derived = run.derived
 
     def saved(self, states: list[Event]) -> Iterator[Weights]:
         """Yield what `torch.save` gets of these calls of `state_dict()`."""

@@ -31,7 +31,6 @@ from dslint.core.source import Span
 from dslint.python.events import Call, Event, Loop, walk
 from dslint.python.models import INSIDE
 from dslint.python.queries.arms import other_arms
-from dslint.python.queries.derived import Derived
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.source import Module
 from dslint.python.values import Instance
@@ -184,10 +183,8 @@ def _is_taken_out(run: RunQuery, module: Module, inside: ast.AST) -> bool:
     """Return whether the code takes the model out of its wrapper, here or where the name gets it."""
     if _INSIDE.search(module.text(inside)):
         return True
-    derived = Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
-    near = list(derived.behind(module, inside))
-    whole = derived.of(module, [inside]) if isinstance(inside, ast.expr) else None
-    nodes = [node for _, piece in whole or near for node in ast.walk(piece)]
+    whole = run.derived.of(module, [inside]) if isinstance(inside, ast.expr) else None
+    nodes = [node for _, piece in whole or run.derived.behind(module, inside) for node in ast.walk(piece)]
     return any(isinstance(node, ast.Attribute) and node.attr in ("module", "unwrap_model") for node in nodes)
 
 

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.python.environment import SET
 from dslint.python.events import Event, Loop
 from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, OWN, RANK, RANKED, UNSURE
@@ -46,6 +45,7 @@ from dslint.rules.examples.sharescripts import (
     RANK_CUT,
 )
 from dslint.rules.ranks.devices import written
+from dslint.rules.ranks.visible import HERE, meets_here
 from dslint.rules.runs import Happening, RunQuery
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ META = RuleMeta(
 
 _TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)(?:test_|two_gpu)[^/]*$|_test\.py$|conftest\.py$")
 _ONE_MACHINE = re.compile(r"--standalone|nnodes[= ]+[\"']?1\b")
-_HERE = re.compile(r"localhost|127\.0\.0\.1")
 # Variables of launchers whose variable for the rank of the job is another one.
 _OF_OTHERS = re.compile(r"SLURM|MPI|PMI|MV2")
 
@@ -88,7 +87,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Yield groups and samplers that get the rank within the machine for that of the job."""
     context = run.context
     is_here = context.world_size.is_known and context.world_size.value == context.processes_per_node.get_or(None)
-    if not (context.is_one_process or is_here or _meet_here(run)):
+    if not (context.is_one_process or is_here or meets_here(run)):
         yield from _groups(run)
         yield from _samplers(run)
         cuts = list(_parts(run))
@@ -197,16 +196,6 @@ def _groups(run: RunQuery) -> Iterator[Finding]:
             yield _of_group(run, event, rank)
 
 
-def _meet_here(run: RunQuery) -> bool:
-    """Return whether something makes the address of the meeting this machine."""
-    for found in run.happenings("sets-environment"):
-        given = found.event.arguments
-        is_address = found.event.api == SET and given["name"].constants == ("MASTER_ADDR",)
-        if is_address and any(_HERE.search(str(word)) for word in given["value"].constants or ()):
-            return True
-    return False
-
-
 def _is_for_one_machine(found: Happening) -> bool:
     modules = (found.event.module, found.entry.module)
     return any(_TEST.search(m.path) or m.search(_ONE_MACHINE) for m in modules)
@@ -216,7 +205,7 @@ def _may_be_here(met: Value | None) -> bool:
     """Return whether the address of the meeting is this machine, or nobody knows."""
     if met is None or met.constants == (None,):
         return False
-    return met.constants is None or any(_HERE.search(str(word)) for word in met.constants)
+    return met.constants is None or any(HERE.search(str(word)) for word in met.constants)
 
 
 def _of_group(run: RunQuery, event: Event, rank: Value) -> Finding:

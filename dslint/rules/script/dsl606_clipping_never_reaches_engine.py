@@ -72,9 +72,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if plugin is None or not _asks(run, norm) or event.may or id(event.node) in seen:
             continue
         is_bare = plugin.config is None or plugin.config.constants == (None,)
-        if (is_bare and not (norm is not None and norm.constants == (_DEFAULT,))) or (
-            _lacks(plugin) and not _is_default(run, norm)
-        ):
+        if (is_bare and not _is_one(norm)) or (_lacks(plugin) and not _is_default(run, norm)):
             seen.add(id(event.node))
             yield _finding(run, event, event.nodes.get("max_norm"), plugin)
 
@@ -102,9 +100,14 @@ def _asks(run: RunQuery, norm: Value | None) -> bool:
     return norm is not None and (known is None or any(known))
 
 
+def _is_one(norm: Value | None) -> bool:
+    """Return whether a norm is certainly the one that a plugin takes by itself."""
+    return norm is not None and norm.constants == (_DEFAULT,)
+
+
 def _is_default(run: RunQuery, norm: Value | None) -> bool:
     """Return whether the engine clips at this norm anyway: 1.0 with a release that is known to be new."""
-    return norm is not None and norm.constants == (_DEFAULT,) and covers(run.context.deepspeed, ">=0.19.3") == "yes"
+    return _is_one(norm) and covers(run.context.deepspeed, ">=0.19.3") == "yes"
 
 
 def _plugin(run: RunQuery, clip: Event) -> Event | None:

@@ -50,9 +50,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     shuffles = [h.event for h in run.happenings("shuffles") if h.event.api == _SHUFFLE and _has_no_seed(h.event)]
     if not splits or not shuffles:
         return
-    derived = Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
     for shuffle in shuffles:
-        split = next((one for one in splits if _is_behind(derived, one, shuffle)), None)
+        split = next((one for one in splits if _is_behind(run.derived, one, shuffle)), None)
         if split is not None:
             yield _finding(run, shuffle, split)
 

@@ -102,7 +102,7 @@ def _is_trained(block: Context) -> bool:
 
 
 def _finding(run: RunQuery, forward: Event, made: Event, steps: MicroBatches) -> Finding:
-    known = steps.count if steps.count is not None else steps.default
+    known = steps.known
     is_sure = known is not None and known > 1
     times = f"{known} times a step instead of once" if is_sure else "after each micro batch"
     return run.finding(

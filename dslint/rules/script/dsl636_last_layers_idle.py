@@ -85,8 +85,10 @@ def _freezes_part(module: Module) -> bool:
         elif isinstance(node, ast.Assign):
             fields = [target for target in node.targets if isinstance(target, ast.Attribute)]
             said += [(target.value, node.value) for target in fields if target.attr == "requires_grad"]
-    told = [(base, value.value if isinstance(value, ast.Constant) else None) for base, value in said]
-    return any(not value and _PART.search(ast.unparse(base)) for base, value in told)
+    return any(
+        not (isinstance(value, ast.Constant) and value.value) and _PART.search(ast.unparse(base))
+        for base, value in said
+    )
 
 
 def _has_pretrained(run: RunQuery, wrap: Event) -> bool:

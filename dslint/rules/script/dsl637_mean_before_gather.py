@@ -59,15 +59,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each mean over the batch of a process that is gathered for a metric."""
     if run.context.is_one_process:
         return
-    derived: Derived | None = None
     seen: set[int] = set()
     for found in run.occurrences("collective"):
         event = found.event
         given = event.nodes.get("input_data") if event.api.endswith("." + _METRICS) else None
         if given is None or id(event.node) in seen or not isinstance(given, ast.expr) or not _evaluates(run, found):
             continue
-        derived = derived or Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
-        for module, mean in _means(derived, event.module, given, 0):
+        for module, mean in _means(run.derived, event.module, given, 0):
             if id(event.node) not in seen and not _LOSS.search(ast.unparse(given) + ast.unparse(mean)):
                 seen.add(id(event.node))
                 yield _finding(run, found, module, mean)

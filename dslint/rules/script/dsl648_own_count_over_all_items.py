@@ -58,7 +58,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     divided = divided_loaders(run)
     seen: set[int] = set()
-    derived: Derived | None = None
     for _, tree in run.trees() if divided else ():
         for loop in walk(tree):
             if not isinstance(loop, Loop) or not isinstance(loop.node, ast.For) or id(loop.node) in seen:
@@ -68,8 +67,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 continue
             seen.add(id(loop.node))
             scope = function_around(loop.module, loop.node) or loop.module.tree
-            derived = derived or Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
-            found = next(_quotients(derived, loop, scope, [*made, *_assigned(run, loop)]), None)
+            found = next(_quotients(run.derived, loop, scope, [*made, *_assigned(run, loop)]), None)
             if found is not None and not _joins(run, loop.module, scope):
                 yield _finding(run, loop, found, made[0])
 

@@ -59,12 +59,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if seeded is None:
         return
     loads = {found.event.node: found.event for found in run.happenings("loads") if found.event.api == "torch.load"}
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
     for found in run.happenings("restores-rng"):
         event = found.event
-        pieces = _behind(derived, event)
+        pieces = _behind(run.derived, event)
         calls = [node for _, piece in pieces for node in ast.walk(piece) if node in loads]
-        if not calls or any(_is_of_rank(derived, *piece) for piece in pieces):
+        if not calls or any(_is_of_rank(run.derived, *piece) for piece in pieces):
             continue
         loaded = loads[calls[0]]
         if all(_is_of_all(run, loads[call]) for call in calls) and not _seeds_later(found, event):

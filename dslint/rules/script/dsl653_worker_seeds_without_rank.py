@@ -61,14 +61,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each seed of a worker that has nothing to do with the rank."""
     if run.context.is_one_process:
         return
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
     for found in run.happenings("makes-loader"):
         event = found.event
         begins = event.arguments.get("worker_init_fn")
         if begins is None or event.open or not _is_divided(run, event) or not _draws(run, event):
             continue
         for module, code, owner in _codes(begins):
-            seed = _blind_seed(derived, module, code, owner)
+            seed = _blind_seed(run.derived, module, code, owner)
             if seed is not None:
                 yield _finding(run, event, module, seed)
                 break

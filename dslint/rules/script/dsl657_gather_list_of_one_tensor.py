@@ -22,6 +22,7 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.happenings import room_of
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
@@ -49,18 +50,15 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each gather into a list that repeats one tensor."""
     if run.context.is_one_process:
         return
-    derived: Derived | None = None
     seen: set[ast.AST] = set()
     for found in run.occurrences("collective"):
         if "object-collective" in found.event.tags:
             continue
-        row = row_of(run, found.event)
-        room = found.event.nodes.get(row.get("room") or row.get("root_only") or "")
+        room = found.event.nodes.get(room_of(row_of(run, found.event)))
         if room is None or found.event.node in seen:
             continue
         seen.add(found.event.node)
-        derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
-        made = _repeated(derived, (found.event.module, room))
+        made = _repeated(run.derived, (found.event.module, room))
         if made is not None:
             yield _finding(run, found, made)
 

@@ -49,18 +49,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each stream of one shard that is mapped and then divided."""
     if run.context.is_one_process:
         return
-    derived: Derived | None = None
     seen: set[ast.AST] = set()
     for found in run.happenings("shards-data"):
         event = found.event
         node = event.nodes.get("dataset")
         if event.api != _SPLIT or node is None:
             continue
-        derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
-        pieces = derived.of(event.module, [node]) or []
+        pieces = run.derived.of(event.module, [node]) or []
         calls = [(module, n) for module, piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Call)]
         made = [call for call in calls if _is_method(call[1], "to_iterable_dataset")]
-        if not made or not all(_is_single(call) for _, call in made) or not _is_mapped(calls, derived):
+        if not made or not all(_is_single(call) for _, call in made) or not _is_mapped(calls, run.derived):
             continue
         for place in made:
             if place[1] not in seen:

@@ -56,15 +56,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each loop over pieces of the rank's own data that runs a collective for each."""
     if run.context.is_one_process:
         return
-    derived: Derived | None = None
     seen: set[int] = set()
     told = {id(found.event.node) for found in run.occurrences("collective")}
     for _, parting in run.partings:
         node = parting.test.node
         if not _is_over_own_data(parting) or not isinstance(node, ast.For) or id(node) in seen:
             continue
-        derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
-        cut = _cut(derived, parting.test.module, node.iter, told)
+        cut = _cut(run.derived, parting.test.module, node.iter, told)
         if cut is not None and not _JOINED.search(parted.around(parting)):
             seen.add(id(node))
             yield _finding(run, parting, node, cut)

@@ -31,7 +31,7 @@ from dslint.python.events import Alt, Event
 from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ranks.visible import variable_of
+from dslint.rules.ranks.visible import HERE, variable_of
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.lightnings import trainers
 
@@ -62,7 +62,6 @@ _EFFECTS = {
 }
 # Who asks for its number on the machine has neighbours there.
 _SEVERAL = re.compile(r"LOCAL_?RANK|LOCALID|local_rank|COMM_TYPE_SHARED")
-_HERE = re.compile(r"localhost|127\.0\.0\.1")
 _JOINING = ("starts-group", "wraps-model", "prepares", "makes-engine", "trainer-train", "makes-fabric")
 
 
@@ -87,7 +86,7 @@ def _is_always_here(write: Happening) -> bool:
     """Return whether the processes meet on this machine, whatever a test asks for."""
     words = write.event.arguments["value"].constants or ()
     is_asked = any(isinstance(node, Alt) for node in write.around)
-    return bool(words) and all(_HERE.search(str(word)) for word in words) and not is_asked
+    return bool(words) and all(HERE.search(str(word)) for word in words) and not is_asked
 
 
 def _held(run: RunQuery, value: Value, meant: str) -> str:

@@ -27,7 +27,6 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop, events
-from dslint.python.queries.derived import Derived
 from dslint.python.varies import DATA, HOST, LOST, NAMED_DATA, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.dividedloaders import divided_loaders
@@ -56,14 +55,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
     divided = divided_loaders(run)
     loops = list(_loops(run, divided)) if divided else []
     told: set[int] = set()
-    derived: Derived | None = None
     for found in run.happenings("logs", "tracker") if loops else ():
         event = found.event
         if event.lanes != run.machine.worlds.main or event.may or found.entry.kind != "script":
             continue
-        derived = derived or Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
         for expression in _own_parts(event, divided):
-            pieces = [piece for _, piece in derived.of(event.module, [expression]) or ()]
+            pieces = [piece for _, piece in run.derived.of(event.module, [expression]) or ()]
             loop = next((loop for loop in loops if _is_figure(pieces, loop) and loop not in found.around), None)
             if loop is not None and id(loop.node) not in told:
                 told.add(id(loop.node))

@@ -139,7 +139,7 @@ def _effect(first: _Entered, second: _Entered) -> str:
 
 
 def _finding(run: RunQuery, first: Event, second: Event, why: str, steps: MicroBatches) -> Finding:
-    known = steps.count if steps.count is not None else steps.default
+    known = steps.known
     if why == _TURNS and known is not None and known > 1 and known % 2 == 0:
         why = "the optimizer of the first never steps"
     return run.finding(

@@ -23,7 +23,6 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.queries.derived import Derived
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.devices import DEVICE_TAGS, choices
@@ -54,14 +53,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     readers = [module for module in modules if VARIABLE in module.code]
     if not readers or any(module.search(_REMOVES) for module in readers) or _counts_up(run):
         return
-    derived = Derived(modules, [tree for _, tree in run.trees()])
     told: set[int] = set()
     for found in run.happenings(*DEVICE_TAGS, "replicates-model"):
         event = found.event
         for _, node in choices(event):
             if node is event.node:
                 continue
-            read = physical_number(derived, event.module, node)
+            read = physical_number(run.derived, event.module, node)
             if read is not None and id(read[1]) not in told:
                 told.add(id(read[1]))
                 yield run.finding(

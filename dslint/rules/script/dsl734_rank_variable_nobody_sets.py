@@ -64,7 +64,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.launcher.get_or("") not in ("", "python"):
         return
     written = {variable_of(found.event) for found in run.happenings("sets-environment")}
-    derived: Derived | None = None
     told: set[int] = set()
     for found in run.occurrences(*sorted(_DOES)):
         event = found.event
@@ -73,11 +72,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
         missing, place = _missing(run, found)
         if not missing or written & {"", *missing}:
             continue
-        derived = derived or Derived(run.machine.program.modules(), [tree for _, tree in run.trees()])
-        test = next((alt for alt, _ in _tests(found) if _asks(derived, alt) and _asks(derived, alt) <= missing), None)
+        test = next(
+            (alt for alt, _ in _tests(found) if _asks(run.derived, alt) and _asks(run.derived, alt) <= missing), None
+        )
         if test is not None and place is not None:
             told.add(id(event.node))
-            yield _finding(run, event, test, place, min(_asks(derived, test)))
+            yield _finding(run, event, test, place, min(_asks(run.derived, test)))
 
 
 def _missing(run: RunQuery, found: Happening) -> tuple[frozenset[str], Location | None]:

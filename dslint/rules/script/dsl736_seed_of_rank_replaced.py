@@ -60,19 +60,15 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 replaced[event.api] = event, last.pop(event.api)[0]
             else:
                 replaced.pop(event.api, None)
-        for shared, own in list(replaced.values())[:1]:
-            yield _finding(run, shared, own)
+        if replaced:
+            yield _finding(run, *next(iter(replaced.values())))
             return
-
-
-def _is_open(event: Event) -> bool:
-    return event.open or not event.arguments
 
 
 def _is_shared(run: RunQuery, event: Event) -> bool:
     """Return whether all ranks certainly seed with the same number."""
     differs = any(varies & _OWN for varies, _, _ in event.snapshot.values())
-    return not (differs or event.may or _is_open(event)) and event.lanes == run.machine.worlds.full
+    return not (differs or event.may or event.open or not event.arguments) and event.lanes == run.machine.worlds.full
 
 
 def _is_passed(around: tuple[Node, ...], before: tuple[Node, ...]) -> bool:

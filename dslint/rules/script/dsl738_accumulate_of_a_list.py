@@ -70,7 +70,7 @@ def _is_list(value: Value) -> bool:
 
 
 def _finding(run: RunQuery, event: Event, steps: MicroBatches) -> Finding:
-    known = steps.count if steps.count is not None else steps.default
+    known = steps.known
     times = f"{known} times a step" if known is not None and known > 1 else "for each micro batch"
     return run.finding(
         META,

@@ -20,6 +20,7 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.binding import annotation_of
 from dslint.python.names import Names, names_of
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
@@ -55,7 +56,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     ways: SureWays | None = None
     fields: set[str] | None = None
     for module in run.machine.program.ran():
-        for node in module.nodes_of(ast.Attribute):
+        for node in (node for name in _METHODS for node in module.attributes.get(name, ())):
             taken = _taken(module, node)
             if not taken or is_caught(module, node, "TypeError"):
                 continue
@@ -79,8 +80,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _taken(module: Module, node: ast.Attribute) -> str:
     """Return what takes a method for what it gives, in words; else an empty text."""
-    if node.attr not in _METHODS or not isinstance(node.ctx, ast.Load):
-        return ""
     around = module.parents.get(node)
     if isinstance(around, ast.For | ast.AsyncFor | ast.comprehension) and around.iter is node:
         return "the loop"
@@ -121,11 +120,8 @@ def _gives(names: Names, value: ast.expr) -> bool:
 
 
 def _is_annotated(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: str) -> bool:
-    args = function.args
-    return any(
-        p.arg == name and p.annotation is not None and _is_kind(p.annotation)
-        for p in (*args.posonlyargs, *args.args, *args.kwonlyargs)
-    ) or (args.kwarg is not None and args.kwarg.arg == name)
+    annotation, rest = annotation_of(function.args, name), function.args.kwarg
+    return (annotation is not None and _is_kind(annotation)) or (rest is not None and rest.arg == name)
 
 
 def _is_kind(node: ast.expr) -> bool:
@@ -159,12 +155,11 @@ def _is_called_beside(module: Module, names: Names, node: ast.Attribute) -> bool
     if "callable(" in module.text(scope or module.tree):
         return False
     return any(
-        other.attr == node.attr
-        and ast.unparse(other.value) == node.value.id
+        ast.unparse(other.value) == node.value.id
         and module.function(other) is scope
         and isinstance(call := module.parents.get(other), ast.Call)
         and call.func is other
-        for other in module.nodes_of(ast.Attribute)
+        for other in module.attributes.get(node.attr, ())
     )
 
 

@@ -55,11 +55,14 @@ _MAY_RENEW = re.compile(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each step that certainly follows another one of the same optimizer in the same turn."""
-    steps = [found for found in run.occurrences(*_STEPS) if _stepped(found.event) is not None]
+    asked = [(found, _stepped(found.event)) for found in run.occurrences(*_STEPS)]
+    steps = [(step, optimizer) for step, optimizer in asked if optimizer is not None]
+    of_one: dict[Hashable, dict[int, Happening]] = {}
+    for step, optimizer in steps:
+        of_one.setdefault(optimizer, {})[id(step.event)] = step
     seen: set[int] = set()
-    for step in steps:
-        optimizer = _stepped(step.event)
-        earlier = {id(one.event): one for one in steps if _stepped(one.event) == optimizer}
+    for step, optimizer in steps:
+        earlier = of_one[optimizer]
         if (len(earlier) == 1 and not step.calls) or id(step.event.node) in seen:
             continue
         pair = next((pair for pair in _pairs(step, earlier) if not _may_renew(*pair)), None)

@@ -23,10 +23,11 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.values import Value
+from dslint.python.happenings import room_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.wrapping.ddps import is_of_all
 
 META = RuleMeta(
     code="DSL742",
@@ -48,7 +49,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for found in run.occurrences("collective"):
         length = _length(found) if found.event.entries and id(found.event.node) not in seen else 0
-        if length < 2 or not _is_whole_group(found) or _is_meant(run, length):
+        if length < 2 or not is_of_all(found.event) or _is_meant(run, length):
             continue
         seen.add(id(found.event.node))
         yield _finding(run, found, length)
@@ -58,12 +59,6 @@ def _length(found: Happening) -> int:
     """Return the one length that the list has in any case; 0 where it is not known."""
     lengths = set(found.event.entries)
     return (next(iter(lengths)) or 0) if len(lengths) == 1 and not found.event.open else 0
-
-
-def _is_whole_group(found: Happening) -> bool:
-    """Return whether the group is certainly that of all processes."""
-    group: Value | None = found.event.arguments.get("group")
-    return group is None or group.constants == (None,)
 
 
 def _is_meant(run: RunQuery, length: int) -> bool:
@@ -87,8 +82,7 @@ def _asks_for(test: ast.Compare, length: int) -> bool:
 
 def _finding(run: RunQuery, found: Happening, length: int) -> Finding:
     event, world = found.event, run.context.world_size
-    row = row_of(run, event)
-    node = event.nodes.get(str(row.get("room") or row.get("root_only") or ""), event.node)
+    node = event.nodes.get(room_of(row_of(run, event)), event.node)
     number = world.get_or(0)
     is_other = number > 1
     what = f"and {number} processes run" if is_other else "wrong for any other number of processes"

@@ -17,13 +17,14 @@ and `get_rank()` is 1 in the second one, which stops. Read in the code of Point-
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.environment import COLUMNS, SET
+from dslint.python.environment import COLUMNS
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.names.sureways import is_exit
+from dslint.rules.ranks.visible import meets_here
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -41,12 +42,11 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="DSL271 shows that the two differ on the second machine; an assertion stops what it is false for",
 )
-_HERE = re.compile(r"localhost|127\.0\.0\.1")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each assertion that is false on a second machine."""
-    if run.context.is_one_machine or run.context.is_one_process or run.has("spawns") or _meet_here(run):
+    if run.context.is_one_machine or run.context.is_one_process or run.has("spawns") or meets_here(run):
         return
     for found in run.happenings("compares-ranks"):
         event = found.event
@@ -58,15 +58,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 f"`{run.text(event.module, event.node, 50)}` is false on every machine after the first: its ranks stop",
                 hint="Delete the line, or compare the rank modulo the number of GPUs",
             )
-
-
-def _meet_here(run: RunQuery) -> bool:
-    writes = [found.event.arguments for found in run.happenings("sets-environment") if found.event.api == SET]
-    return any(
-        given["name"].constants == ("MASTER_ADDR",)
-        and any(_HERE.search(str(w)) for w in given["value"].constants or ())
-        for given in writes
-    )
 
 
 def _is_false_somewhere(run: RunQuery, event: Event) -> bool:
@@ -94,9 +85,7 @@ def _stops(event: Event) -> bool:
 
 
 def _ends(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
-    return isinstance(statement, ast.Raise) or name in ("sys.exit", "exit", "os._exit", "quit")
+    return isinstance(statement, ast.Raise) or (isinstance(statement, ast.Expr) and is_exit(statement.value))
 
 
 _SCRIPT = """\

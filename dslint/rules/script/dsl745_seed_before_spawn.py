@@ -10,9 +10,9 @@ noise, other weights where nothing broadcasts them. Nothing fails.
 **Fix.** Seed at the top of the function that is spawned, with the rank in the number where ranks should draw
 differently.
 
-**When it stays quiet.** The ranks seed, too, or some of their code is not read to its end and something there is called
-a seed; `start_method="fork"`, which copies the state; code of the
-script outside of functions, which new processes run, too. A note where an option decides whether there is a seed.
+**When it stays quiet.** The ranks seed, too, or some of their code is not read to its end and any file of the run has
+another call with `seed` in its name; `start_method="fork"`, which copies the state; code of the script outside of
+functions, which new processes run, too. A note where an option decides whether there is a seed.
 
 **Evidence.** torch 2.13, run twice: the parent seeds torch, NumPy and `random` with 0, and two spawned processes draw
 other numbers from each of the three in every run.
@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event, Lost, Node, walk
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.names.sureways import is_main
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -67,15 +69,19 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _runs_again(seed: Event, around: tuple[Node, ...]) -> bool:
     """Return whether new processes seed while they import the script: by code outside of functions and of the guard."""
-    first = next((node for node in around if isinstance(node, Call)), None)
-    module, node = (seed.module, seed.node) if first is None else (first.module, first.node)
+    module, node = _place(seed, around)
     parent = module.parents.get(node)
     while parent is not None:
-        is_guard = isinstance(parent, ast.If) and "__name__" in ast.dump(parent.test)
-        if is_guard or isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        if is_main(parent) or isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return False
         parent = module.parents.get(parent)
     return True
+
+
+def _place(event: Event, around: Iterable[Node]) -> tuple[Module, ast.AST]:
+    """Return the outermost of the calls around an event; the event itself where there is none."""
+    first = next((node for node in around if isinstance(node, Call)), None)
+    return (event.module, event.node) if first is None else (first.module, first.node)
 
 
 def _is_new(event: Event) -> bool:
@@ -103,8 +109,7 @@ def _seeds_inside(run: RunQuery, started: Node, before: list[tuple[Event, tuple[
 
 def _finding(run: RunQuery, seed: Event, around: tuple[Node, ...], spawn: Event, spawned: tuple[Node, ...]) -> Finding:
     is_asked = any(isinstance(node, Alt) and node.then_lanes & node.else_lanes for node in around)
-    helper = next((node for node in around if isinstance(node, Call) and node not in spawned), None)
-    place = (seed.module, seed.node) if helper is None else (helper.module, helper.node)
+    place = _place(seed, (node for node in around if node not in spawned))
     return run.finding(
         META,
         *place,

@@ -24,7 +24,7 @@ def steps_of(run: RunQuery, made: Event) -> MicroBatches | None:
         return None
     if any(name in accelerator.arguments for name in _OTHERS):
         return None
-    known = steps.count if steps.count is not None else steps.default
+    known = steps.known
     return None if known == 1 and (steps.count == 1 or steps.is_parameter) else steps
 
 

@@ -33,6 +33,11 @@ class MicroBatches:
     default: int | None = None  # of the option or open parameter that it is
     is_parameter: bool = False
 
+    @property
+    def known(self) -> int | None:
+        """Return the number, or that of the default."""
+        return self.count if self.count is not None else self.default
+
 
 def owners_of(run: RunQuery, value: Value | None, kind: str) -> list[Instance]:
     """Return the objects that a value may be when all of them are of a kind; else none."""

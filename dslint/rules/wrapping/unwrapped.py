@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python.queries.derived import Derived
 from dslint.python.source import Module
 from dslint.rules.runs import RunQuery
 
@@ -13,8 +12,7 @@ def is_unwrapped(run: RunQuery, module: Module, base: ast.expr | None) -> bool:
     """Return whether the code behind an expression names the model inside of a wrapper, or is too much to read."""
     if base is None:
         return False
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
-    pieces = derived.of(module, [base])
+    pieces = run.derived.of(module, [base])
     return pieces is None or any(
         (isinstance(inner, ast.Attribute) and inner.attr == "module")
         or (isinstance(inner, ast.Name | ast.Attribute) and "unwrap" in ast.unparse(inner))
