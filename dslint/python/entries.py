@@ -40,6 +40,9 @@ from dslint.python.values import (
 )
 from dslint.python.varies import DATA, NAMED_DATA
 
+# What projects call the function that an installed program starts, which nothing else of its module calls.
+_PROGRAMS = frozenset({"main", "cli", "cli_main", "main_cli", "run_cli"})
+
 
 @dataclass(slots=True)
 class Entry:
@@ -64,6 +67,7 @@ class Analysis:
         self.machine = Machine(self.program, rows or libraries(), worlds, shared)
         self.entries: list[Entry] = []
         self.ran: frozenset[int] = frozenset()  # the functions that the script itself has reached
+        self._left = 0  # the steps that the script has not taken
 
     def script(
         self, path: str, *, everything: bool = False, wanted: Callable[[ast.AST], bool] | None = None
@@ -92,6 +96,7 @@ class Analysis:
             configdicts.end_of_module(m)
         entry = Entry("script", module, module.tree, Seq(body), m.steps)
         self.entries.append(entry)
+        self._left = self.program.effort.script - m.steps
         self.ran = frozenset(m.reached)
         focus = self.program.focus
         if focus is not None and focus.question.is_open:
@@ -129,7 +134,8 @@ class Analysis:
         functions = [f for f in self.program.noted.functions if f.module is module and f.owner is None]
         functions = [f for f in functions if matters(f.node, module)]
         called = called_names(module)
-        self._functions(module, [f for f in functions if f.name not in called])
+        roots = [f for f in functions if f.name not in called]
+        self._functions(module, sorted(roots, key=lambda f: f.name not in _PROGRAMS))
         for cls in [c for c in self.program.noted.classes if c.module is module]:
             methods = [n for n in cls.node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
             methods = [n for n in methods if n.name == "__init__" or matters(n, module)]
@@ -145,6 +151,8 @@ class Analysis:
     def _function(self, module: Module, function: Function) -> Entry:
         m = self.machine
         mark, body = m.store.mark(), _begin(m, module, [])
+        if function.name in _PROGRAMS and module.absolute == self.program.main:
+            m.limit = max(m.limit, self._left)  # what `setup.py` names as a program does the work of the script
         self._run(function, open_arguments(m, function, False), function.node)
         m.store.undo(mark)
         return Entry("function", module, function.node, Seq(body), m.steps)

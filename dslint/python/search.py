@@ -2,7 +2,7 @@
 
 Python looks in the folder of the script that runs and where packages are installed. Both are tried here: the folder of
 the importing file, the folder above its outermost package, then the folders above up to the project's root and its
-``src``. Where two different files would do, none is taken.
+``src``. Where two different files would do, none is taken; a file inside of a package means that package by its name.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class ModuleSearch:
         inside = (folder + "/").startswith(posixpath.join(top, parts[0]) + "/")
         if not inside and parts[0] in _NEVER_OWN:
             return ""
-        near = {found for base in (top, folder) if (found := self._module(base, parts))}
+        # `pkg/pkg.py` lies beside who writes `from pkg import Trainer`, and the package of that name is what is meant.
+        places = (top,) if inside else (top, folder)
+        near = {found for base in places if (found := self._module(base, parts))}
         if near or parts[0] in _SHADOWED:
             return near.pop() if len(near) == 1 else ""
         far = {found for base in self._far(top, root) if (found := self._module(base, parts))}

@@ -212,6 +212,7 @@ def test_a_text_that_is_given_replaces_the_file(project: Path) -> None:
 FILES = {
     "/p/train.py", "/p/utils.py", "/p/pkg/__init__.py", "/p/pkg/utils.py", "/p/pkg/sub/__init__.py", "/p/pkg/sub/a.py",
     "/p/src/lib/__init__.py", "/p/ns/mod.py", "/p/pkg/both.py", "/p/pkg/both/__init__.py", "/p/json.py", "/outside.py",
+    "/p/same/__init__.py", "/p/same/same.py", "/p/same/sub/__init__.py", "/p/same/sub/same.py",
     "/p/deep/down/run.py", "/p/deep/torch/__init__.py", "/p/deep/torch/inner.py",
 }  # fmt: skip
 
@@ -241,6 +242,13 @@ def kind(path: str) -> str:
         ("/p/pkg/sub", "..utils", "/p/pkg/utils.py"),
         ("/p/pkg/sub", "..", "/p/pkg/__init__.py"),
         ("/p/pkg", "utils", ""),  # the package's own when it is a script, the one beside it when it is installed
+        (
+            "/p/same",
+            "same",
+            "/p/same/__init__.py",
+        ),  # the package that it lies in, not the module of that name beside it
+        ("/p/same", "same.same", "/p/same/same.py"),
+        ("/p/same/sub", "same", "/p/same/__init__.py"),
         ("/p/deep/down", "utils", "/p/utils.py"),
         ("/p/deep/down", "torch", ""),
         ("/p/deep/torch", "torch.inner", "/p/deep/torch/inner.py"),

@@ -126,6 +126,16 @@ def test_a_function_whose_calls_take_its_budget_is_read_to_its_end() -> None:
         assert entry.steps <= limit + 2_000
 
 
+@pytest.mark.parametrize(("name", "is_read"), [("main", True), ("cli_main", True), ("helper", False)])
+def test_a_function_that_an_installed_program_starts_gets_what_the_script_has_left(name: str, is_read: bool) -> None:
+    text = MODELS.replace("\n\nmain()\n", "\n").replace("def main():", f"def {name}():")
+    analysis = Analysis(Texts({"cli.py": text}))
+    analysis.program.effort = Effort(open=400)
+    analysis.script("cli.py")
+    entry = next(entry for entry in analysis.entries if getattr(entry.node, "name", "") == name)
+    assert any(isinstance(event, Event) and event.api.endswith(".barrier") for event in walk(entry.tree)) == is_read
+
+
 REPLACED = (
     """\
 import torch.distributed as dist

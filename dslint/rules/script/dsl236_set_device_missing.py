@@ -13,8 +13,8 @@ there: NCCL refuses with `Duplicate GPU detected`, or the first GPU runs out of 
 may have chosen; when anything in the file chooses: `set_device`, `device_id=` of `init_process_group`,
 `f"cuda:{local_rank}"`, `.cuda(local_rank)`, `.to(rank)`, `device_ids=`, `CUDA_VISIBLE_DEVICES`; with DeepSpeed,
 accelerate, transformers, Lightning and mmengine, which choose by themselves; for objects and tensors that are sent
-only what sets the current device counts (a model on `f"cuda:{local_rank}"` does not); for other backends; for one
-process (`world_size=1`).
+only what sets the current device counts (a model on `f"cuda:{local_rank}"` does not); for other backends, and for what
+mpi4py sends; for one process (`world_size=1`).
 
 **Evidence.** NCCL `init.cc`: `Duplicate GPU detected : rank 0 and rank 1 both on CUDA device`; PyTorch documentation of
 `DistributedDataParallel`: "ensure that each process exclusively works on a single GPU". Reports:
@@ -139,7 +139,8 @@ def _has_gloo(made: Event) -> bool:
 def _sends_objects(run: RunQuery, event: Event) -> bool:
     group = event.arguments.get("group")
     is_default = group is None or group.constants == (None,)
-    return "object-collective" in event.tags and event.lanes == run.machine.worlds.full and is_default
+    is_nccl = not event.api.startswith("mpi4py.")  # which talks over the host, whatever the backend of torch
+    return "object-collective" in event.tags and event.lanes == run.machine.worlds.full and is_default and is_nccl
 
 
 def _sent_from_current(run: RunQuery, found: list[Event]) -> Iterator[Event]:
@@ -273,6 +274,8 @@ EXAMPLES = (
         {"train.py": _HEAD + _OBJECTS + "\n\nclass Trainer:\n    pass\n" + _MAIN},
         at="train.py:10 warning",
     ),
+    good("objects of MPI", {"train.py": "from mpi4py import MPI\n" + _HEAD + _OBJECTS.replace(
+        "dist.all_gather_object(names, str(model))", "names = MPI.COMM_WORLD.allgather(str(model))") + _MAIN}),
     good("objects over gloo", {"train.py": _HEAD.replace("nccl", "gloo") + _OBJECTS + _MAIN}),
     good(
         "objects after the choice",
