@@ -184,6 +184,14 @@ def asked_path(m: Machine, event: Event) -> Path:
     return components(event.receiver if parameter == "self" else event.arguments.get(parameter)) or ()
 
 
+def fetched_to(m: Machine, event: Event) -> Path:
+    """Return the path to which a call downloads, where it is the same on all ranks that come to it; else nothing."""
+    row = m.libraries.function(event.api) if "downloads" in event.tags and not event.may else None
+    parameter = str(row.extra.get("path", "")) if row is not None else ""
+    is_given = parameter in event.arguments and not event.snapshot.get(parameter, (LOST,))[0] & (LOST | DIVERGENT)
+    return (components(event.arguments[parameter]) or ()) if is_given else ()
+
+
 def _touched(m: Machine, event: Event) -> Iterator[tuple[str, Path, int]]:
     """Yield what an event does to which path, and how the path differs between the ranks."""
     owner, _, name = event.api.rpartition(".")
@@ -244,4 +252,17 @@ def _in_order(tree: Seq) -> Iterator[tuple[Node, tuple[Node, ...]]]:
             pending.extend((child, inner) for child in reversed(children(node)))
 
 
-__all__ = ["LISTS", "MAKES_FOLDER", "READS", "REMOVES", "WRITES", "Path", "Race", "Use", "asked_path", "races", "uses"]
+__all__ = [
+    "LISTS",
+    "MAKES_FOLDER",
+    "READS",
+    "REMOVES",
+    "WRITES",
+    "Path",
+    "Race",
+    "Use",
+    "asked_path",
+    "fetched_to",
+    "races",
+    "uses",
+]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dslint.python.events import Alt, Event, Exit, Node, Seq, children, events
 from dslint.python.machine import Machine
 from dslint.python.paths import is_within
-from dslint.python.queries.files import MAKES_FOLDER, WRITES, Path, asked_path, uses
+from dslint.python.queries.files import MAKES_FOLDER, WRITES, Path, asked_path, fetched_to, uses
 from dslint.python.varies import DATA, HOST, LOST, RANDOM, RANKED
 
 _MEETS = frozenset({"barrier", "collective", "object-collective"})
@@ -53,14 +53,15 @@ def _judged(m: Machine, node: Alt, rest: Sequence[Node], asked: dict[int, Event]
         alone = [*arm.items, *(rest if _leaves(other) else ())]
         if any(e.tags & _MEETS for e in events(other)):
             continue
-        made = next((use for use in uses(m, Seq(alone)) if _makes(use.event, use.does, use.path, path)), None)
+        every = [e for part in alone for e in events(part)]
+        made = next((use.event for use in uses(m, Seq(alone)) if _makes(use.event, use.does, use.path, path)), None)
+        made = made or next((e for e in every if _fetches(m, e, path)), None)
         if made is None:
             continue
-        every = [e for part in alone for e in events(part)]
-        later = every[next(n for n, e in enumerate(every) if e is made.event) + 1 :]
+        later = every[next(n for n, e in enumerate(every) if e is made) + 1 :]
         waits = next((e for e in later if e.tags & _MEETS and not e.may and e.lanes == node.then_lanes), None)
-        if waits is not None and made.event.lanes != node.then_lanes:
-            return FileTest(node, event, made.event, waits)
+        if waits is not None and made.lanes != node.then_lanes:
+            return FileTest(node, event, made, waits)
     return None
 
 
@@ -80,3 +81,9 @@ def _makes(event: Event, does: str, made: Path, asked: Path) -> bool:
     if does not in (WRITES, MAKES_FOLDER) or event.may:
         return False
     return made == asked or (is_within(made, asked) and len(made) > len(asked))
+
+
+def _fetches(m: Machine, event: Event, asked: Path) -> bool:
+    """Return whether a call downloads into the folder of the file that was asked for, or into a folder in there."""
+    folder = fetched_to(m, event)
+    return bool(folder) and (is_within(asked, folder) or is_within(folder, asked))

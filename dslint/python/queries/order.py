@@ -29,8 +29,11 @@ from dslint.python.events import (
 _MOST_WAYS = 12
 
 
-def following(tree: Node, event: Event) -> Iterator[Event]:
-    """Yield the events that may run after `event`, in the order in which they do; a loop around it begins again."""
+def following(tree: Node, event: Event, *, again: bool = True) -> Iterator[Event]:
+    """Yield the events that may run after `event`, in the order in which they do; a loop around it begins again.
+
+    Without `again` each loop around it is in its last turn.
+    """
     path = next(ways(tree, event), [])
     for parent, child in reversed(list(pairwise(path))):
         if isinstance(parent, Alt):
@@ -39,7 +42,7 @@ def following(tree: Node, event: Event) -> Iterator[Event]:
         at = next(number for number, node in enumerate(inside) if node is child)
         for node in inside[at + 1 :]:
             yield from events(node)
-        if isinstance(parent, Loop) and child is parent.body:
+        if isinstance(parent, Loop) and child is parent.body and again:
             yield from events(parent.body)
 
 

@@ -17,6 +17,8 @@ _MOVED = re.compile(r"register_buffer|Parameter\(")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _PLAIN = (ast.List, ast.Tuple, ast.Constant, ast.ListComp)
 _NUMBERS = frozenset({"int", "float", "bool", "len", "sum", "round"})
+# What gives plain numbers, also when a tensor on a GPU is asked.
+_COUNTS = frozenset({"numel", "nelement", "item", "tolist", "dim", "size"})
 
 
 @dataclass
@@ -51,7 +53,10 @@ class HostTensors:
             method = libraries.method("torch.Tensor", node.func.attr)
             if method is not None and self._is_brought(module, node, method):
                 return True
-        path = libraries.canonical(module.path_of(node.func))
+        written = module.path_of(node.func)
+        if written.startswith("torch.cuda."):
+            return False  # `torch.cuda.FloatTensor(...)` lies on the GPU
+        path = libraries.canonical(written)
         cls = libraries.class_(path)
         row = cls.constructor if cls is not None else libraries.function(path)
         if row is None or not row.extra.get("on_host"):
@@ -62,7 +67,7 @@ class HostTensors:
             return False
         data = given.get("data") or (node.args[0] if node.args else None)
         names = [p.arg for p in row.parameters.args] if row.parameters is not None else ["data"]
-        return "data" not in names or data is None or _is_plain(data)
+        return "data" not in names or data is None or _is_plain(module, data)
 
     def _is_brought(self, module: Module, node: ast.Call, method: Row) -> bool:
         """Return whether a method brings a tensor to the host, or leaves it there."""
@@ -79,11 +84,30 @@ def _is_cpu(device: ast.expr) -> bool:
     return "cpu" in [n.value for n in ast.walk(device) if isinstance(n, ast.Constant)]
 
 
-def _is_plain(data: ast.expr) -> bool:
-    """Return whether numbers are written there: a tensor that is copied keeps its device."""
+def _is_plain(module: Module, data: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether there are numbers for certain: a tensor that is copied keeps its device."""
+    if isinstance(data, ast.Name):
+        given = _given(_function(module, data), data.id)
+        return data.id in seen or (bool(given) and all(_is_plain(module, v, seen | {data.id}) for v in given))
     if isinstance(data, ast.Call) and isinstance(data.func, ast.Name):
         return data.func.id in _NUMBERS
-    return isinstance(data, _PLAIN)
+    if isinstance(data, ast.Call) and isinstance(data.func, ast.Attribute):
+        return data.func.attr in _COUNTS
+    if isinstance(data, ast.BinOp):
+        return _is_plain(module, data.left, seen) and _is_plain(module, data.right, seen)
+    if isinstance(data, ast.Subscript):
+        data = data.value
+    return isinstance(data, _PLAIN) or (isinstance(data, ast.Attribute) and data.attr == "shape")
+
+
+def _given(function: ast.AST, name: str) -> list[ast.expr]:
+    """Return all that a function gives to a variable of its own; nothing where something else names it, too."""
+    assigned = [(t, n.value) for n in ast.walk(function) if isinstance(n, ast.Assign) for t in n.targets]
+    assigned += [(n.target, n.value) for n in ast.walk(function) if isinstance(n, ast.AugAssign)]
+    given = [value for target, value in assigned if isinstance(target, ast.Name) and target.id == name]
+    stored = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(function))
+    arguments = {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+    return given if len(given) == stored and name not in arguments else []
 
 
 def _assigned(module: Module, changed: ast.AugAssign) -> list[ast.expr]:

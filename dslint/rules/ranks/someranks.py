@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dslint.python import formulas
-from dslint.python.events import Alt, Event, events
+from dslint.python.events import Alt, Event, Loop, events
 from dslint.python.queries.arms import Arm, other_arms
 from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.order import following
@@ -48,14 +48,27 @@ class SomeRanks:
         """Return the expression of the test."""
         return getattr(self.test.node, "test", None) or self.test.node
 
-    def others_next(self, run: RunQuery) -> Iterator[tuple[Event, bool]]:
-        """Yield what the other ranks do, from the test on that keeps them away; and whether in an arm of their own."""
+    def others_next(self, run: RunQuery, *, again: bool = True) -> Iterator[tuple[Event, bool]]:
+        """Yield what the other ranks do, from the test on that keeps them away; and whether in an arm of their own.
+
+        Without `again` each loop around it is in its last turn.
+        """
         missing = run.machine.worlds.full & ~self.lanes
         own = {id(event): event for arm in self.arms for event in events(arm.block) if event.lanes & missing}
         yield from ((event, True) for event in own.values())
-        for event in following(self.found.entry.tree, self.found.event):
+        for event in following(self.found.entry.tree, self.found.event, again=again):
             if event.lanes & missing:
                 yield event, False
+
+    @property
+    def comes_last(self) -> bool:
+        """Return whether the event happens in the last turn of each loop around it, too."""
+        around, own = list(self.found.around), {id(arm.alt) for arm in self.arms}
+        first = next((at for at, node in enumerate(around) if isinstance(node, Loop)), len(around))
+        inner = next((at for at, node in enumerate(around) if at > first and id(node) in own), len(around))
+        loops = [node for node in around[first:inner] if isinstance(node, Loop)]
+        is_asked = any(isinstance(node, Alt) and id(node) not in own for node in around[first:])
+        return bool(loops) and not is_asked and all(_ends_by_itself(loop) for loop in loops)
 
     def who(self, run: RunQuery) -> str:
         """Return the ranks that come to the event, in words."""
@@ -104,6 +117,21 @@ def _kept_away(run: RunQuery, arm: Arm, known: Mapping[object, bool]) -> int:
         if any(_ASKS_PROCESSES.search(text) for text in texts):
             return mine
     return mine & ~others
+
+
+def _ends_by_itself(loop: Loop) -> bool:
+    """Return whether each turn of a loop runs to its end: nothing breaks off, returns or goes on with the next one."""
+    if not isinstance(loop.node, ast.For | ast.AsyncFor):
+        return False
+    pending: list[tuple[ast.AST, bool]] = [(part, True) for part in loop.node.body]
+    while pending:
+        node, is_own = pending.pop()
+        if isinstance(node, ast.Return) or (is_own and isinstance(node, ast.Break | ast.Continue)):
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            is_own = is_own and not isinstance(node, ast.For | ast.AsyncFor | ast.While)
+            pending += [(child, is_own) for child in ast.iter_child_nodes(node)]
+    return True
 
 
 def decided_at(found: Happening) -> dict[object, bool]:

@@ -3,7 +3,8 @@
 **What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called under a test that only some ranks
 pass, directly or in a helper of the file that gets the wrapper (or has it as `self.model`), mostly to evaluate on rank
 0 or to show images; and gradients are on, or the next thing that the others do is another collective, or to leave the
-job: they destroy the process group, or the script ends.
+job: they destroy the process group, or the script ends. In a loop this is so in its last turn, where each turn
+evaluates.
 
 **Why it hurts.** Before a forward the wrapper broadcasts the buffers of the model (running statistics of BatchNorm,
 rotary frequencies) from rank 0 to all ranks, in evaluation mode as well. The broadcast of rank 0 meets whatever the
@@ -76,13 +77,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
         ):
             continue
         grad = not any(is_frozen(node) for node in found.around)
-        after, is_over, is_run_there = _next(run, some)
+        after, is_over, is_run_there = _next(run, some, again=True)
+        is_last = after is None and not is_over and not grad and not is_run_there and some.comes_last
+        if is_last:
+            after, is_over, _ = _next(run, some, again=False)
         if not grad and _is_left_out(run, found):
             continue
         is_repeated = grad and not is_run_there and any(isinstance(node, Loop) for node in found.around)
         if after is not None or is_over or is_repeated:
             seen.add(id(some.test.node))
-            yield _finding(run, some, grad=grad, after=after, is_over=is_over)
+            yield _finding(run, some, grad=grad, after=after, is_over=is_over, is_last=is_last)
 
 
 def _wrapped(run: RunQuery, wraps: Mapping[int, Happening], event: Event) -> list[Happening]:
@@ -141,10 +145,13 @@ def _has_no_buffers(module: Instance) -> bool:
     return bases == ["Module"] and not module.cls.module.search(_BUFFERS)
 
 
-def _next(run: RunQuery, some: SomeRanks) -> tuple[Event | None, bool, bool]:
-    """Return what the other ranks do next: wait for something, leave the job, or run the wrapper in their own arm."""
+def _next(run: RunQuery, some: SomeRanks, *, again: bool) -> tuple[Event | None, bool, bool]:
+    """Return what the other ranks do next: wait for something, leave the job, or run the wrapper in their own arm.
+
+    Without `again` it is what they do after the last turn of the loops around.
+    """
     mine = set(instances(some.found.event.receiver))
-    for event, is_own_arm in some.others_next(run):
+    for event, is_own_arm in some.others_next(run, again=again):
         if "ddp-forward" in event.tags and mine & set(instances(event.receiver)):
             return None, False, is_own_arm
         if not event.may and (run.waits.of(event) is not None or ends_group(event)):
@@ -165,7 +172,9 @@ def _is_left_out(run: RunQuery, found: Happening) -> bool:
     return last is not None and any(is_frozen(node) for node in last.around)
 
 
-def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None, is_over: bool) -> Finding:
+def _finding(
+    run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None, is_over: bool, is_last: bool
+) -> Finding:
     event, (module, node) = some.found.event, some.place
     name = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
@@ -182,7 +191,7 @@ def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None,
         META,
         module,
         node,
-        f"{what}: its buffer broadcast {harm}",
+        f"{what}: its buffer broadcast {'of the last turn ' if is_last else ''}{harm}",
         hint="Call `.module` under the test, or evaluate on every rank",
         related=(
             run.location(some.test.module, some.asked, "only some ranks get past this test"),
@@ -193,6 +202,25 @@ def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None,
         facts={"grad": grad, "over": is_over},
     )
 
+
+_EPOCHS = (
+    DDP_HEAD
+    + DDP_EVALUATE
+    + """\
+def main(net, optimizer, loader, test_loader):
+    dist.init_process_group("gloo")
+    model = DDP(net)
+    for epoch in range(3):
+        for batch in loader:
+            model(batch).mean().backward()
+            optimizer.step()%s
+        if dist.get_rank() == 0:%sprint(evaluate(model%s, test_loader))
+    dist.destroy_process_group()
+
+
+main(torch.load("net.pt"), torch.load("optimizer.pt"), torch.load("rows.pt"), torch.load("test.pt"))
+"""
+)
 
 EXAMPLES = (
     bad(
@@ -296,6 +324,16 @@ EXAMPLES = (
             "        if dist.get_rank() == 0:\n            evaluate(model, test_loader)\n"
         },
     ),
+    bad(
+        "without gradients in each epoch, and after the last one the others leave",
+        {"train.py": _EPOCHS % ("", "\n            ", "")},
+        at="train.py:20",
+    ),
+    good(
+        "not in the last epoch, as far as anybody knows",
+        {"train.py": _EPOCHS % ("\n        if epoch % 2:\n            continue", "\n            ", "")},
+    ),
+    good("the model inside the wrapper in each epoch", {"train.py": _EPOCHS % ("", "\n            ", ".module")}),
     good(
         "no broadcast of buffers",
         {

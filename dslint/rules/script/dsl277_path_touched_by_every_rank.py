@@ -18,7 +18,7 @@ the rank into the name.
 differs by rank or its origin is not certain; a lock or `main_process_first` is around, or other
 ranks wait at a barrier; the error is caught, or
 `exist_ok`, `missing_ok`, `ignore_errors` rule it out; files that are appended to; tokenizers and
-processors; downloads of libraries that take a lock; a data set that some process has fetched before;
+processors; downloads of libraries that take a lock; what some process has fetched or made before;
 calls of libraries that write on one rank themselves; scripts of which nothing says that they run as several
 processes, and processes that are started later.
 
@@ -29,6 +29,7 @@ is refused by the other. With paths of their own nothing happens.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -104,6 +105,9 @@ _HINTS = {
 }
 
 
+_LOOKS = re.compile(r"\bexists\(|\bis_?file\(|\bis_?dir\(")
+
+
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call by which every rank changes the same path."""
     if run.context.is_one_process:
@@ -112,11 +116,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     come = partial(every_rank_comes, run, lanes=run.machine.worlds.full, assumed=UNMODELLED)
     reached = list(arrivals(run, *_TOUCHES, come=come))
     fetched = _fetched_before(run, reached)
-    listings = shared_listings(run)
+    listings, done = shared_listings(run), _done_before(run)
     for found in reached:
         event, row = found.event, row_of(run, found.event)
         does, name = does_to_path(found, row), str(row.get("path", ""))
         if does is None or (does in ("download", "fetch") and fetched & {event.api, event.node}):
+            continue
+        if id(event.node) in done:
             continue
         if not is_shared_path(run, event, name, listings if does in ("remove", "move", "write") else frozenset()):
             continue
@@ -138,6 +144,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
+def _done_before(run: RunQuery) -> frozenset[int]:
+    """Return the calls of functions that some ranks alone have run before, and that look whether a file is there."""
+    touched = (found.event for found in run.occurrences(*_TOUCHES))
+    alone = {id(event.node): event for event in touched if event.lanes != run.machine.worlds.full}
+    scopes = {key: event.module.function(event.node) for key, event in alone.items()}
+    return frozenset(
+        key for key, scope in scopes.items() if scope is not None and _LOOKS.search(alone[key].module.text(scope))
+    )
+
+
 def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:
     """Return the calls by which some processes fetch files elsewhere, so that the others find them."""
     every, full = {id(found.event.node) for found in reached}, run.machine.worlds.full
@@ -149,7 +165,39 @@ def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:
     return frozenset(found | {e.api for e in fetches if e.lanes != full or id(e.node) not in every})
 
 
+_PREPARED = """\
+import os
+import zipfile
+from pathlib import Path
+
+import torch.distributed as dist
+
+
+def prepare(root):
+    root = Path(root)
+    %sarchive = root / "rows.zip"
+    with open(root / "rows.txt", "w") as file:
+        file.write("ready")
+    archive.unlink()
+
+
+def main():
+    dist.init_process_group("gloo")
+    if int(os.environ["RANK"]) == 0:
+        prepare("/data/rows")
+    dist.barrier()
+    prepare("/data/rows")
+
+
+main()
+"""
+
 EXAMPLES = (
+    good(
+        "the others find what the first process has prepared",
+        {"train.py": _PREPARED % 'if (root / "rows.txt").exists():\n        return\n    '},
+    ),
+    bad("each looks at nothing", {"train.py": _PREPARED % ""}, at=("train.py:11", "train.py:13")),
     bad("a trainer of trl", {"ppo.py": PPO % "", "requirements.txt": "trl==0.8.6\n"}, "ppo.py:10"),
     good("a trainer of trl, on the main process", {
         "ppo.py": PPO % "if trainer.accelerator.is_main_process:\n            ", "requirements.txt": "trl==0.8.6\n"}),

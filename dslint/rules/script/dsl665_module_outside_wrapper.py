@@ -125,7 +125,10 @@ def _has_parameters(run: RunQuery, atom: Instance) -> bool:
     made, libraries = run.makers.get(atom), run.machine.libraries
     if libraries.is_class(atom.cls, "container"):
         return _PARAMETERS.search(ast.unparse(atom.node)) is not None
-    return libraries.is_class(atom.cls, "layer") or (made is not None and "loads" in made.tags)
+    # A function of a library that gives a module gives a whole model: `resnet50()`.
+    is_given = isinstance(atom.node, ast.Call) and made is not None and libraries.class_(made.api) is None
+    is_model = is_given and atom.cls == "torch.nn.Module"
+    return libraries.is_class(atom.cls, "layer") or is_model or (made is not None and "loads" in made.tags)
 
 
 def _runs(run: RunQuery, atom: Instance) -> bool:
@@ -264,6 +267,9 @@ _REDUCED = (_TRAIN % (_DDP, _SUM)).replace(
     "        optimizer.step()\n",
     "        for p in criterion.parameters():\n            dist.all_reduce(p.grad)\n        optimizer.step()\n",
 )
+_BACKBONE = (_TRAIN % ("model = DDP(net, device_ids=[device])", _SUM)).replace(
+    "from head import Margin, Plain", "from torchvision.models import resnet18"
+)
 _BOTH = """
 
 class Both(nn.Module):
@@ -294,6 +300,28 @@ EXAMPLES = (
         "beside what accelerate prepared",
         {"train.py": _ADAPTER % (("unet, optimizer, loader",) * 2)},
         "train.py:10 warning",
+    ),
+    bad(
+        "a model of a library, under a head that is wrapped",
+        {"train.py": _BACKBONE.replace("Margin(8, 10)", "resnet18(num_classes=8)")},
+        "train.py:19 warning",
+    ),
+    bad(
+        "a model of timm, with a head of its own in groups",
+        {
+            "train.py": (_BACKBONE.replace("from torchvision.models import resnet18", "import timm"))
+            .replace("Margin(8, 10)", 'timm.create_model("vit_tiny_patch16_224", num_classes=0)')
+            .replace(_SUM, _GROUPS)
+        },
+        "train.py:19 warning",
+    ),
+    good(
+        "a model of a library whose gradients the script averages",
+        {
+            "train.py": _REDUCED.replace(
+                "from head import Margin, Plain", "from torchvision.models import resnet18"
+            ).replace("Margin(8, 10)", "resnet18()")
+        },
     ),
     good(
         "parts of the wrapped model by name",

@@ -1,8 +1,8 @@
 """Rank 0 chooses the best model by its own share of the evaluation data.
 
-**What.** Each rank evaluates its share of a loader (a `DistributedSampler`, or what accelerate prepared), nothing puts
-the numbers together, and rank 0 alone compares its own with the best so far: `if rank == 0 and accuracy > best:` saves
-the model.
+**What.** Each rank evaluates its share of a loader (a `DistributedSampler`, what accelerate prepared, or a data set
+that keeps `rows[rank::world_size]`), nothing puts the numbers together, and rank 0 alone compares its own with the best
+so far: `if rank == 0 and accuracy > best:` saves the model.
 
 **Why it hurts.** The number is that of one share, on eight GPUs of an eighth of the data. It is noisier than that of
 the whole set, it changes with the number of GPUs, and the checkpoint that is kept as the best is the best of the share
@@ -187,10 +187,40 @@ def main(train, val):
 
 main(torch.load("train.pt"), torch.load("val.pt"))
 """
+_ROWS = """
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows, rank, world):
+        self.rows = %s
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, at):
+        return self.rows[at]
+
+"""
+
+
+def _dealt(cut: str) -> str:
+    """Return the script with a data set that cuts its own part of the rows."""
+    script = (_HEAD % ("", "", _THEN)).replace("DataLoader(val, 8", "DataLoader(Rows(val, RANK), 8")
+    return script.replace("\n\n@torch", _ROWS % cut + "\n@torch").replace(
+        "RANK", "dist.get_rank(), dist.get_world_size()"
+    )
+
+
 EXAMPLES = (
     bad("a test inside of the other", {"train.py": _HEAD % ("", _SHARE, _THEN)}, "train.py:33 warning"),
     bad("one test", {"train.py": _HEAD % ("", _SHARE, _AND)}, "train.py:32 warning"),
     bad("with accelerate", {"train.py": _ACCELERATE % "loss"}, "train.py:25 warning"),
+    bad("a data set that keeps the rows of its rank", {"train.py": _dealt("rows[rank::world]")}, "train.py:44 warning"),
+    bad(
+        "a data set that keeps its block",
+        {"train.py": _dealt("rows[rank * 100 // world : (rank + 1) * 100 // world]")},
+        "train.py:44 warning",
+    ),
+    good("a data set that knows its rank and keeps all", {"train.py": _dealt("[(row, rank) for row in rows]")}),
     good("reduced", {"train.py": _HEAD % (_REDUCED, _SHARE, _THEN)}),
     good("every rank evaluates all", {"train.py": _HEAD % ("", "", _THEN)}),
     good("gathered", {"train.py": _ACCELERATE % "accelerator.gather_for_metrics(loss)"}),

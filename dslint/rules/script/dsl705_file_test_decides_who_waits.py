@@ -68,9 +68,11 @@ import os
 import pickle
 from pathlib import Path
 
+import huggingface_hub
 import torch
 import torch.distributed as dist
 
+NAME, URL = "org/rows", "https://example.org/rows.pt"
 
 """
 _MAIN = """\
@@ -143,6 +145,15 @@ def load(path):
         dist.barrier()
     return torch.load(os.path.join(folder, "rows.pt"))
 """
+_FETCHED = """\
+def load(path):
+    if os.path.exists(path):
+        return torch.load(path)
+    if dist.get_rank() == 0:
+        %s
+    dist.barrier()
+    return torch.load(path)
+"""
 _OUTSIDE = """\
 def load(path):
     if dist.get_rank() == 0 and not os.path.exists(path):
@@ -179,10 +190,29 @@ def _script(body: str) -> dict[str, str]:
 
 
 EXAMPLES = (
-    bad("the barrier stands inside of the test", _script(_INSIDE), "train.py:10"),
-    bad("who finds the file returns", _script(_RETURNS), "train.py:11"),
-    bad("in the methods of a class", _script(_CLASS), "train.py:23"),
-    bad("a folder", _script(_FOLDER), "train.py:11"),
+    bad("the barrier stands inside of the test", _script(_INSIDE), "train.py:12"),
+    bad("who finds the file returns", _script(_RETURNS), "train.py:13"),
+    bad("in the methods of a class", _script(_CLASS), "train.py:25"),
+    bad("a folder", _script(_FOLDER), "train.py:13"),
+    bad(
+        "rank 0 downloads into the folder of the file",
+        _script(_FETCHED % "torch.hub.load_state_dict_from_url(URL, model_dir=os.path.dirname(path))"),
+        "train.py:12",
+    ),
+    bad(
+        "rank 0 downloads the file",
+        _script(_FETCHED % "torch.hub.download_url_to_file(URL, path)"),
+        "train.py:12",
+    ),
+    bad(
+        "rank 0 downloads the snapshot that was looked for",
+        _script(_FETCHED % "huggingface_hub.snapshot_download(NAME, local_dir=path)"),
+        "train.py:12",
+    ),
+    good(
+        "rank 0 downloads something else",
+        _script(_FETCHED % 'torch.hub.load_state_dict_from_url(URL, model_dir="/cache/other")'),
+    ),
     good("every rank comes to the barrier", _script(_OUTSIDE)),
     good("one rank looks and tells the others", _script(_TOLD)),
     good("both ways wait", _script(_BOTH)),
