@@ -57,7 +57,8 @@ def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, 
 
 def goes_on(m: Machine, frame: Frame) -> bool:
     """Let the own code of a frame near the entry of a script go on, once, and return whether it does."""
-    while frame.is_comprehension and frame.parent is not None:
+    # A generator takes its steps out of the budget of the one who iterates.
+    while (frame.is_comprehension or frame.on_yield is not None) and frame.parent is not None:
         frame = frame.parent
     node = frame.function.node if frame.function is not None else frame.module.tree
     gone_on = m.program.gone_on

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from dslint.python import attributes
 from dslint.python.binding import Arguments
-from dslint.python.heap import Heap
+from dslint.python.heap import CONTAINERS, LENGTH, Heap
 from dslint.python.joins import join_all
 from dslint.python.machine import Machine
-from dslint.python.values import ClassAtom, Const, Instance, PerRank, Tuple, Unknown, Value, const, one
+from dslint.python.values import NOTHING, ClassAtom, Const, Instance, PerRank, Tuple, Unknown, Value, const, one
 
 _ENUMS = frozenset({"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag", "enum.IntFlag"})
 MEMBERS, FIELDS = "#members", "#fields"
@@ -94,6 +95,20 @@ def fill_named_tuple(m: Machine, cls: ClassAtom, atom: Instance, arguments: Argu
         if value is not None:
             m.store.set((atom, name), value)
     m.store.set((atom, FIELDS), one(Tuple(tuple(const(name) for name in names))))
+
+
+def held_by(m: Heap, atom: Instance | Tuple) -> Sequence[Value]:
+    """Return what a container, an iterator or a named tuple holds: it differs between ranks where one of these does."""
+    if isinstance(atom, Tuple):
+        return atom.items
+    if isinstance(atom.cls, ClassAtom):
+        return named_items(m, atom) or () if m.store.get((atom, FIELDS)) is not None else ()
+    if atom.cls == "builtins.iterator":
+        return (*m.elements(atom), m.store.get((atom, "#yields")) or NOTHING)
+    if atom.cls in CONTAINERS:
+        length = m.store.get((atom, LENGTH))
+        return [*m.elements(atom), *([Value(frozenset(), length.varies)] if length is not None else ())]
+    return ()
 
 
 def named_items(m: Heap, atom: Instance) -> list[Value] | None:

@@ -16,7 +16,6 @@ from dslint.python.shared import Interned, Shared
 from dslint.python.store import Key, Store
 from dslint.python.values import (
     LOST_VALUE,
-    NOTHING,
     OPAQUE,
     ClassAtom,
     Function,
@@ -258,33 +257,27 @@ class Heap:
         """Return what an object holds as a whole: the numbers of a tensor, the text of an unknown string."""
         return self.store.get((atom, CONTENT))
 
-    def varies(self, value: Value, depth: int = 0) -> int:
+    def varies(self, value: Value) -> int:
         """Return the causes for which ranks may hold different values, contents included."""
-        from dslint.python.enums import named_items
+        from dslint.python.enums import held_by
 
-        found, deepest = value.varies, 1 if self.keeps_configs else 3
-        for atom in value.atoms:
-            if isinstance(atom, Instance):
-                content = self.store.get((atom, CONTENT))
-                if content is not None:
-                    found |= content.varies
-                if depth < deepest and isinstance(atom.cls, ClassAtom):
-                    if self.store.get((atom, "#fields")) is not None:  # a named tuple
-                        for item in named_items(self, atom) or ():
-                            found |= self.varies(item, depth + 1)
-                elif depth < deepest and atom.cls == "builtins.iterator":
-                    for item in (*self.elements(atom), self.store.get((atom, "#yields")) or NOTHING):
-                        found |= self.varies(item, depth + 1)
-                elif depth < deepest and atom.cls in CONTAINERS:
-                    for item in self.elements(atom):
-                        found |= self.varies(item, depth + 1)
-                    length = self.store.get((atom, LENGTH))
-                    found |= length.varies if length else 0
-            elif isinstance(atom, Tuple) and depth < deepest:
-                for item in atom.items:
-                    found |= self.varies(item, depth + 1)
-            elif isinstance(atom, Unknown) and atom.kind == LOST_VALUE:
-                found |= LOST
+        found, level, seen = 0, [value], set[int]()
+        deepest = 1 if self.keeps_configs else 3
+        for depth in range(deepest + 1):
+            inner: list[Value] = []
+            for held in level:
+                found |= held.varies
+                for atom in held.atoms:
+                    if isinstance(atom, Instance):
+                        content = self.store.get((atom, CONTENT))
+                        if content is not None:
+                            found |= content.varies
+                    elif isinstance(atom, Unknown) and atom.kind == LOST_VALUE:
+                        found |= LOST
+                    if depth < deepest and isinstance(atom, Instance | Tuple) and id(atom) not in seen:
+                        seen.add(id(atom))  # what is large holds much more than once
+                        inner += held_by(self, atom)
+            level = inner
         return found
 
     def dictionary_of(self, value: Value) -> Value:
