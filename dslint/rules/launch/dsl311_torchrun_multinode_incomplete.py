@@ -12,7 +12,8 @@ others at its own loopback. Nobody says a word: each node waits until the rendez
 **When it stays quiet.** With `PET_*` variables, when an option may be hidden (`$ARGS`), with a range of nodes (`1:4`),
 for node 0 without an address (it is the address) and for other nodes that the same file starts beside it, with
 `--standalone` (DSL313), and for a piece of a command without a script in documentation. Where the number of nodes is a
-variable it is a warning, and only for a node rank without an address.
+variable it is a warning, and only for a node rank without an address, or where a loop of `ssh` over hosts or `pdsh`
+starts the same words on all.
 
 **Evidence.** torch 2.13 on two hosts (network namespaces): both agents wait in `next_rendezvous` until they are killed.
 """
@@ -25,6 +26,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.everynode import repeated_at
 from dslint.model.launch.rendezvous import Rendezvous, owners_of_loopback, places, rendezvous
 from dslint.model.launch.traits import NODES
 from dslint.rules.base import RuleMeta, bad, good
@@ -85,6 +87,34 @@ EXAMPLES = (
             **_SCRIPT,
         },
         "all.sh:1 error",
+    ),
+    bad(
+        "a loop over hosts whose number is not known",
+        {
+            "run.sh": 'mapfile -t HOSTS < "$1"\nfor HOST in "${HOSTS[@]}"; do\n'
+            '    ssh "$HOST" "cd /work && torchrun --nnodes=${#HOSTS[@]} --nproc_per_node=8 --rdzv_backend=static '
+            '--master_addr=${HOSTS[0]} train.py" &\ndone\n',
+            **_SCRIPT,
+        },
+        "run.sh:3 warning",
+    ),
+    bad(
+        "the same words by pdsh",
+        {
+            "run.sh": 'NODES=$(wc -l < hosts)\npdsh -w "$LIST" "torchrun --nnodes $NODES --nproc_per_node 8 '
+            '--master_addr $HOST0 train.py"\n',
+            **_SCRIPT,
+        },
+        "run.sh:2 warning",
+    ),
+    good(
+        "a loop over hosts that counts them",
+        {
+            "run.sh": 'mapfile -t HOSTS < "$1"\nfor RANK in "${!HOSTS[@]}"; do\n    ssh "${HOSTS[$RANK]}" "cd /work && '
+            'torchrun --nnodes=${#HOSTS[@]} --node_rank=$RANK --nproc_per_node=8 --master_addr=${HOSTS[0]} train.py" '
+            "&\ndone\n",
+            **_SCRIPT,
+        },
     ),
     good(
         "a piece of a command in documentation",
@@ -154,7 +184,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         if missing == ["--master_addr"] and owners - {number}:
             continue
-        if nodes.is_unknown and not (how.is_static and how.node_rank.is_unknown and _is_variable(command)):
+        if nodes.is_unknown and not (how.is_static and _is_variable(command) and _starts_several(doc, command, how)):
             continue
         yield _finding(doc, command, how, missing)
     for command in doc.called:
@@ -176,6 +206,11 @@ def _missing(how: Rendezvous) -> list[str]:
     if how.master_addr.is_absent and how.endpoint.is_absent and how.node_rank.get_or("") != "0":
         missing.append("--master_addr")
     return missing
+
+
+def _starts_several(doc: LaunchDoc, command: LaunchCommand, how: Rendezvous) -> bool:
+    """Return whether an unknown number of nodes is several: each has a rank, or a loop over hosts starts them all."""
+    return how.node_rank.is_unknown or repeated_at(doc, command, command.location) is not None
 
 
 def _program(command: LaunchCommand) -> str:
