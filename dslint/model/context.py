@@ -53,6 +53,7 @@ class Context:
     ``processes_per_node``, ``nodes`` and ``launcher``: for a script, how many processes its launch commands start on
     each machine, on how many machines, and by which launcher (``torchrun``, ``deepspeed``, ``accelerate`` ...); known
     where all commands agree. ``gpus_of_task``: how many GPUs of its machine Slurm shows each process, where told to.
+    ``unset``: the variables of torchrun that ``srun`` and ``mpirun`` do not set, and nothing in the launch file sets.
     ``zero_stage``: ZeRO stage of the run(s) that use this script, from its configs.
     ``accumulation``: for a script, the micro batches that DeepSpeed accumulates for a step in its run(s).
     ``deepspeed``: version of DeepSpeed; ``libraries`` of other packages by name.
@@ -86,6 +87,7 @@ class Context:
     nodes: Fact[int] = field(default_factory=absent)
     launcher: Fact[str] = field(default_factory=absent)
     gpus_of_task: Fact[int] = field(default_factory=absent)
+    unset: Fact[tuple[str, ...]] = field(default_factory=absent)
     launches: tuple[Launch, ...] = ()
     allowed: Allowed = field(default_factory=Allowed)
 

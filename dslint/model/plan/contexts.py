@@ -12,6 +12,7 @@ from dslint.model.deepspeed.batch import accumulation_of, read_batch
 from dslint.model.launch.slurmjob import one_gpu_of_task
 from dslint.model.plan.config import stage_of
 from dslint.model.plan.launches import launches_of
+from dslint.model.plan.unsetrank import unset_variables
 from dslint.model.plan.users import OWN_RULES, User, agreed_reader
 
 _CHANGED = "the script changes the config"
@@ -51,6 +52,7 @@ def contexts_for(
             nodes=_agreed([p.nodes for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
             gpus_of_task=_agreed([_gpus_of_task(p) for p in users]),
+            unset=_agreed([unset_variables(p.command) for p in users]),
             launches=launches_of(users),
         )
     readers = readers or {}

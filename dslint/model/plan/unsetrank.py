@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.mainpath import certain_events
@@ -18,6 +19,8 @@ from dslint.python.events import Event
 from dslint.python.source import Module
 
 _LOCAL = "LOCAL_RANK"
+_OF_TORCHRUN = ("RANK", "WORLD_SIZE", _LOCAL)
+_CONTAINER = re.compile(r"--container|\b(?:singularity|apptainer|podman|docker|enroot|shifter)\b")
 _TAKES = re.compile(r"set_device\(|\bdevice\(|\bcuda:")
 # The variables of Slurm and of the kinds of MPI for the same number, and what finds it in another way.
 _OTHERS = re.compile(
@@ -44,6 +47,20 @@ class UnsetRank:
     used: Location
     set_at: Location | None
     stops: bool
+
+
+def unset_variables(command: LaunchCommand) -> Fact[tuple[str, ...]]:
+    """The variables of torchrun that the tasks of Slurm or MPI do not have: nothing in the launch file sets them.
+
+    A container may set them: the hook for PyTorch of enroot does so.
+    """
+    if command.launcher not in ("srun", "mpirun") or command.hides_options:
+        return absent()
+    if any(_CONTAINER.search(word.raw) for word in command.words):
+        return unknown("a container may set them")
+    names = [name for name in _OF_TORCHRUN if command.variable(name).is_absent]
+    raw = [word.raw for word in command.words]
+    return known(tuple(name for name in names if not any(re.search(rf"\b{name}\b", word) for word in raw)))
 
 
 def _may_miss_rank(command: LaunchCommand) -> bool:
