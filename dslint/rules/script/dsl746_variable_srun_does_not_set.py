@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.names import names_of
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught
@@ -77,7 +78,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _reads(module: Module, node: ast.Subscript, name: str) -> bool:
     is_name = isinstance(node.slice, ast.Constant) and node.slice.value == name and isinstance(node.ctx, ast.Load)
-    return is_name and ast.unparse(node.value) in ("os.environ", "environ") and not is_caught(module, node, "KeyError")
+    is_environment = is_name and names_of(module.tree).qualified(node.value) == "os.environ"
+    return is_environment and not is_caught(module, node, "KeyError")
 
 
 def _finding(run: RunQuery, launcher: str, name: str, module: Module, node: ast.Subscript) -> Finding:
