@@ -121,7 +121,8 @@ def initialize(
     if row.kind == "duration" and not unpacked and bound.open_keywords is None:
         result = durations.made(result, bound.given)
     if row.kind == "path" and made is not None:
-        result = paths.made(m, paths.joined([paths.known(m, v) for v in arguments.positional], result, node=node))
+        whole = m.thing(node, "a path", (*arguments.positional, *unpacked.values()), path)
+        result = paths.made(m, paths.joined([paths.known(m, v) for v in arguments.positional], whole, node=node))
     if row.constructor.tags:
         noted_event(m, row.constructor, bound, None, result, node)
     effects(m, row.constructor, bound, receiver, node)

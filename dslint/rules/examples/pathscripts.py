@@ -320,3 +320,45 @@ def train(model, optimizer, loader, folder):
         step += 1
         %storch.save(accelerator.unwrap_model(model).state_dict(), f"{folder}/checkpoint-{step}/model.bin")
 """
+PREPARED = """\
+import os
+import zipfile
+from pathlib import Path
+
+import torch.distributed as dist
+
+
+def prepare(root):
+    root = Path(root)
+    %sarchive = root / "rows.zip"
+    with open(root / "rows.txt", "w") as file:
+        file.write("ready")
+    archive.unlink()
+
+
+def main():
+    dist.init_process_group("gloo")
+    if int(os.environ["RANK"]) == 0:
+        prepare("/data/rows")
+    dist.barrier()
+    prepare("/data/rows")
+
+
+main()
+"""
+PATHED = """\
+from pathlib import Path
+
+import torch.distributed as dist
+
+
+def save(path):
+    Path(path).write_text("ready")
+
+
+dist.init_process_group("gloo")
+name = "state.txt" if dist.get_rank() == 0 else f"state-{dist.get_rank()}.txt"
+save(Path("/data") / name)
+target = Path("/data", name)
+target.write_text("ready")
+"""

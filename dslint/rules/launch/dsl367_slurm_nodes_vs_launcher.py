@@ -9,9 +9,10 @@ runs as nodes, each on all of the data, and they overwrite each other's checkpoi
 **Fix.** `--nnodes $SLURM_NNODES`, with a rendezvous that all nodes share (`--rdzv_backend c10d --rdzv_endpoint
 $HEAD:29500`).
 
-**When it stays quiet.** When a number is not known, when each task counts as a node, when `srun` names the hosts of the
-step or several tasks run on a node (DSL319), when options may be hidden, and in a batch script that starts something
-on other hosts by itself. A launcher of several nodes that no `srun` starts is DSL356.
+**When it stays quiet.** When a number is not known, when each task counts as a node, when `srun` names the hosts of
+the step or several tasks run on a node (DSL319), when options may be hidden, in a batch script that starts something
+on other hosts by itself, and for fewer nodes where a test of `SLURM_PROCID` gives one of them something else to do. A
+launcher of several nodes that no `srun` starts is DSL356.
 
 **Evidence.** Slurm's manual: `srun` starts its tasks on all nodes of the job unless it is told otherwise. torch 2.13,
 run: an agent whose partner is missing waits; two agents that are told of one node each train in a world of their own.
@@ -19,6 +20,7 @@ run: an agent whose partner is missing waits; two agents that are told of one no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.fact import Fact, absent
@@ -87,6 +89,16 @@ EXAMPLES = (
         "the script reaches the other node by itself",
         {"job.sbatch": _HEAD + "ssh $OTHER hostname\n" + _ALONE, **_SCRIPT},
     ),
+    good(
+        "one of three nodes serves the others",
+        {
+            "job.sbatch": _HEAD.replace("nodes=2", "nodes=3")
+            + "srun bash -c '\n    if [ \"$SLURM_PROCID\" -eq 2 ]; then\n        exec python serve.py\n    fi\n    "
+            + _RUN % 2 + "'\n",
+            "serve.py": "print()\n",
+            **_SCRIPT,
+        },
+    ),
     good("a hostfile", {"job.sbatch": _HEAD + "deepspeed --hostfile $HOSTS train.py\n", **_SCRIPT}),
 )  # fmt: skip
 
@@ -94,6 +106,8 @@ EXAMPLES = (
 _CHOOSES_HOSTS = frozenset(
     {"-w", "--nodelist", "-r", "--relative", "-F", "--nodefile", "-x", "--exclude", "--het_group"}
 )
+# A test by which some of the tasks do something else: one node serves what the others ask.
+_TESTS_TASK = re.compile(r"(?:\[\[?|\(\(|\bcase|\btest)\s[^\n;]*\bSLURM_(?:PROCID|NODEID)\b")
 
 
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
@@ -105,6 +119,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         told = _told(command)
         nodes = _nodes(command, doc)
         if told is None or not nodes.is_known or told in (nodes.get(), step_tasks(command).total.get_or(0)):
+            continue
+        if 1 < told < nodes.get() and _TESTS_TASK.search(doc.source.text):
             continue
         yield _finding(doc, command, told, nodes)
 

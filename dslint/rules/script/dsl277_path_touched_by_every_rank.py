@@ -51,7 +51,9 @@ from dslint.rules.examples.pathscripts import (
     NAMED,
     NAMED_BY_STAGE,
     OWN_FETCH,
+    PATHED,
     PPO,
+    PREPARED,
     PRUNED,
     READS,
     RESULTS,
@@ -165,39 +167,12 @@ def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:
     return frozenset(found | {e.api for e in fetches if e.lanes != full or id(e.node) not in every})
 
 
-_PREPARED = """\
-import os
-import zipfile
-from pathlib import Path
-
-import torch.distributed as dist
-
-
-def prepare(root):
-    root = Path(root)
-    %sarchive = root / "rows.zip"
-    with open(root / "rows.txt", "w") as file:
-        file.write("ready")
-    archive.unlink()
-
-
-def main():
-    dist.init_process_group("gloo")
-    if int(os.environ["RANK"]) == 0:
-        prepare("/data/rows")
-    dist.barrier()
-    prepare("/data/rows")
-
-
-main()
-"""
-
 EXAMPLES = (
     good(
         "the others find what the first process has prepared",
-        {"train.py": _PREPARED % 'if (root / "rows.txt").exists():\n        return\n    '},
+        {"train.py": PREPARED % 'if (root / "rows.txt").exists():\n        return\n    '},
     ),
-    bad("each looks at nothing", {"train.py": _PREPARED % ""}, at=("train.py:11", "train.py:13")),
+    bad("each looks at nothing", {"train.py": PREPARED % ""}, at=("train.py:11", "train.py:13")),
     bad("a trainer of trl", {"ppo.py": PPO % "", "requirements.txt": "trl==0.8.6\n"}, "ppo.py:10"),
     good("a trainer of trl, on the main process", {
         "ppo.py": PPO % "if trainer.accelerator.is_main_process:\n            ", "requirements.txt": "trl==0.8.6\n"}),
@@ -260,6 +235,7 @@ EXAMPLES = (
     ),
     bad("processes that the script starts", {"train.py": SPAWN % "log.txt"}, "train.py:7"),
     good("the rank is in the name", {"train.py": SPAWN % "log{rank}.txt"}),
+    good("and goes through `Path`", {"train.py": PATHED}),
     good("rank 0 alone", {
         "files.py": FILES, "train.py": (RUN % "if accelerator.is_main_process:\n    "),
         "plain.py": MAIN % ("    if dist.get_rank() == 0:\n        os.makedirs(args.output)\n", ""),

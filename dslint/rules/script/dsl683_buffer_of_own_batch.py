@@ -11,9 +11,9 @@ what they have seen is lost: on eight GPUs the codebook or queue learns from an 
 **Fix.** Reduce what is added over the ranks (`dist.all_reduce(counts)`), or gather it (`dist.all_gather`), before it is
 written into the buffer.
 
-**When it stays quiet.** The module reduces or gathers; buffers that `forward` only writes; a running mean, variance or
-centre, of which rank 0 has an estimate as with batch normalisation; numbers that do not come from the batch; one
-process.
+**When it stays quiet.** The module reduces or gathers, or the script does so for all `buffers()`; buffers that
+`forward` only writes; a running mean, variance or centre, of which rank 0 has an estimate as with batch
+normalisation; numbers that do not come from the batch; one process.
 
 **Evidence.** Two gloo ranks, torch 2.13: after four steps the buffer of both ranks is the average of the batches of
 rank 0; with `all_reduce` it is that of all batches.
@@ -21,6 +21,7 @@ rank 0; with `all_reduce` it is that of all batches.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -49,7 +50,7 @@ _JOINS = re.compile(r"reduce|gather|broadcast|\bsync|\bdist\.|distributed\.")
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each buffer of a wrapped model that its forward pass writes from the batch."""
-    if run.context.is_one_process or not run.has("backward"):
+    if run.context.is_one_process or not run.has("backward") or _joins_all(run):
         return
     seen: set[str] = set()
     for found in run.happenings("wraps-model"):
@@ -72,6 +73,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 hint="Reduce or gather over the ranks what is written into the buffer",
                 related=(run.location(wrap.module, wrap.node, "wrapped here"),),
             )
+
+
+def _joins_all(run: RunQuery) -> bool:
+    """Return whether a loop over the buffers of a model hands each to a collective."""
+    for found in run.happenings("collective"):
+        around = found.event.module.parents.get(found.event.node)
+        while around is not None:
+            if isinstance(around, ast.For | ast.comprehension) and "buffers()" in ast.unparse(around.iter):
+                return True
+            around = found.event.module.parents.get(around)
+    return False
 
 
 def _what_remains(wrap: Event) -> str:
@@ -163,6 +175,17 @@ EXAMPLES = (
     bad("a codebook", {"train.py": _TRAIN, "coder.py": _MODEL % "pass"}, at="coder.py:19 warning"),
     bad("a queue of keys", {"train.py": _TRAIN, "coder.py": _QUEUE % "keys.t()"}, at="coder.py:15 warning"),
     good("reduced", {"train.py": _TRAIN, "coder.py": _MODEL % "dist.all_reduce(sums)"}),
+    good(
+        "all buffers are averaged in the loop",
+        {
+            "train.py": _TRAIN.replace(
+                "        optimizer.step()",
+                "        for buffer in model.buffers():\n"
+                "            dist.all_reduce(buffer, op=dist.ReduceOp.AVG)\n        optimizer.step()",
+            ),
+            "coder.py": _MODEL % "pass",
+        },
+    ),
     good("gathered", {"train.py": _TRAIN, "coder.py": _QUEUE % "gather_all(keys).t()"}),
     good(
         "a running mean",
