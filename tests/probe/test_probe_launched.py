@@ -137,8 +137,9 @@ def test_a_foreign_server_on_the_port_gets_no_byte_and_is_passed_by() -> None:
         with listen(place) as own:
             assert own.getsockname()[1] > place.port
             told: list[int | None] = []
-            answering(lambda c: told.append(admit(Line(c), "s", 2)), own)
+            asked = answering(lambda c: told.append(admit(Line(c), "s", 2)), own)
             join(replace(place, rank=1), 10).close()
+            asked.join(5)
         thread.join(5)
     assert got == [b""]
     assert told == [1]

@@ -29,12 +29,14 @@ is refused by the other. With paths of their own nothing happens.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import partial
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call
+from dslint.python.source import Module
 from dslint.python.varies import HOST, UNMODELLED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.examples.pathscripts import (
@@ -150,10 +152,17 @@ def _done_before(run: RunQuery) -> frozenset[int]:
     """Return the calls of functions that some ranks alone have run before, and that look whether a file is there."""
     touched = (found.event for found in run.occurrences(*_TOUCHES))
     alone = {id(event.node): event for event in touched if event.lanes != run.machine.worlds.full}
-    scopes = {key: event.module.function(event.node) for key, event in alone.items()}
-    return frozenset(
-        key for key, scope in scopes.items() if scope is not None and _LOOKS.search(alone[key].module.text(scope))
-    )
+    return frozenset(key for key, event in alone.items() if _looks(event.module, event.node))
+
+
+def _looks(module: Module, node: ast.AST) -> bool:
+    """Return whether the function around a call, or one of the module that it calls, looks whether a file is there."""
+    scope = module.function(node)
+    if scope is None:
+        return False
+    text = module.text(scope)
+    called = [f for f in module.nodes_of(ast.FunctionDef) if f is not scope and f"{f.name}(" in text]
+    return any(_LOOKS.search(found) for found in (text, *map(module.text, called)))
 
 
 def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:
