@@ -52,7 +52,7 @@ def contexts_for(
             nodes=_agreed([p.nodes for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
             gpus_of_task=_agreed([_gpus_of_task(p) for p in users]),
-            unset=_agreed([unset_variables(p.command) for p in users]),
+            unset=_agreed([unset_variables(p.command, p.unset_rank) for p in users]),
             launches=launches_of(users),
         )
     readers = readers or {}

@@ -1,4 +1,4 @@
-"""Whether a script takes its GPU from ``LOCAL_RANK`` alone, which ``srun`` and ``mpirun`` do not set."""
+"""Which variables of torchrun ``srun`` and ``mpirun`` leave unset, and whether a script takes its GPU from one."""
 
 from __future__ import annotations
 
@@ -49,23 +49,29 @@ class UnsetRank:
     stops: bool
 
 
-def unset_variables(command: LaunchCommand) -> Fact[tuple[str, ...]]:
+def _runs_tasks(command: LaunchCommand) -> bool:
+    """Slurm or MPI starts Python itself, with options that can be read."""
+    return command.launcher in ("srun", "mpirun") and not command.hides_options
+
+
+def unset_variables(command: LaunchCommand, told: UnsetRank | None) -> Fact[tuple[str, ...]]:
     """The variables of torchrun that the tasks of Slurm or MPI do not have: nothing in the launch file sets them.
 
-    A container may set them: the hook for PyTorch of enroot does so.
+    A container may set them: the hook for PyTorch of enroot does so. ``told``: what is known of the local rank, which
+    then needs no other finding.
     """
-    if command.launcher not in ("srun", "mpirun") or command.hides_options:
+    if not _runs_tasks(command):
         return absent()
     if any(_CONTAINER.search(word.raw) for word in command.words):
         return unknown("a container may set them")
-    names = [name for name in _OF_TORCHRUN if command.variable(name).is_absent]
+    names = [name for name in _OF_TORCHRUN if command.variable(name).is_absent and not (told and name == _LOCAL)]
     raw = [word.raw for word in command.words]
     return known(tuple(name for name in names if not any(re.search(rf"\b{name}\b", word) for word in raw)))
 
 
 def _may_miss_rank(command: LaunchCommand) -> bool:
     """Several tasks of Slurm or MPI run Python itself, and no text tells them a local rank."""
-    if command.launcher not in ("srun", "mpirun") or command.in_docs or command.hides_options:
+    if not _runs_tasks(command) or command.in_docs:
         return False
     return command.variable(_LOCAL).is_absent and not any(_LOCAL in word.raw for word in command.words)
 

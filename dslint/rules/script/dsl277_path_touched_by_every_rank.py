@@ -120,7 +120,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     come = partial(every_rank_comes, run, lanes=run.machine.worlds.full, assumed=UNMODELLED)
     reached = list(arrivals(run, *_TOUCHES, come=come))
     fetched = _fetched_before(run, reached)
-    listings, done = shared_listings(run), _done_before(run)
+    listings, done = shared_listings(run), _done_before(run, reached)
     for found in reached:
         event, row = found.event, row_of(run, found.event)
         does, name = does_to_path(found, row), str(row.get("path", ""))
@@ -148,10 +148,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
-def _done_before(run: RunQuery) -> frozenset[int]:
+def _done_before(run: RunQuery, reached: list[Arrival]) -> frozenset[int]:
     """Return the calls of functions that some ranks alone have run before, and that look whether a file is there."""
-    touched = (found.event for found in run.occurrences(*_TOUCHES))
-    alone = {id(event.node): event for event in touched if event.lanes != run.machine.worlds.full}
+    every, full = {id(found.event.node) for found in reached}, run.machine.worlds.full
+    touched = (found.event for found in run.occurrences(*_TOUCHES)) if every else ()
+    alone = {id(event.node): event for event in touched if event.lanes != full and id(event.node) in every}
     return frozenset(key for key, event in alone.items() if _looks(event.module, event.node))
 
 

@@ -50,7 +50,7 @@ _JOINS = re.compile(r"reduce|gather|broadcast|\bsync|\bdist\.|distributed\.")
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each buffer of a wrapped model that its forward pass writes from the batch."""
-    if run.context.is_one_process or not run.has("backward") or _joins_all(run):
+    if run.context.is_one_process or not run.has("backward"):
         return
     seen: set[str] = set()
     for found in run.happenings("wraps-model"):
@@ -63,6 +63,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
             written = next(written_by_batch(cls.node), None)
             if written is None or key in seen or _JOINS.search(cls.module.text(cls.node)):
                 continue
+            if _joins_all(run):
+                return
             seen.add(key)
             name, place = written
             yield run.finding(

@@ -12,8 +12,8 @@ queue.
 
 **When it stays quiet.** The launch file sets the variable or reads another file that may; a container runs the tasks
 (the PyTorch hook of enroot sets them); a module of the project sets the variable or asks a library that does
-(submitit, `mmengine`, DeepSpeed); a default, a handler of KeyError or a test is around; tests of the run decide whether
-the line is reached.
+(submitit, `mmengine`, DeepSpeed); a local rank that chooses the GPU (DSL424); a default, a handler of KeyError or a
+test is around; tests of the run decide whether the line is reached.
 
 **Evidence.** The manual of srun, output environment variables: no `RANK`, `WORLD_SIZE`, `LOCAL_RANK`. The manual of
 Open MPI 5: `OMPI_COMM_WORLD_RANK`. CPython: `os.environ[name]` raises KeyError.
@@ -140,6 +140,7 @@ EXAMPLES = (
     good("a file that may set it", _project(_TOP, "pass", "source ./cluster.env\n")),
     good("a container", _project(_TOP, "pass", "", "--container-image=nvcr.io#nvidia/pytorch:24.05-py3 ")),
     good("the script sets it", _project(f'os.environ["RANK"] = os.environ["SLURM_PROCID"]\n{_TOP}', "pass")),
+    bad("a local rank that chooses no GPU", _project('print(os.environ["LOCAL_RANK"])', "rank = 0"), "train.py:6"),
     good("with a default", _project('rank = int(os.environ.get("RANK", 0))', "pass")),
     good("under a test", _project(
         "", 'if "RANK" in os.environ:\n        rank = int(os.environ["RANK"])\n    else:\n'
