@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, configdicts, containers, dictionaries, modes, parameters, ragged, seeds, wrappers
+from dslint.python import attributes, configdicts, containers, dictionaries, modes, parameters, seeds, wrappers
+from dslint.python.agreement import agree, make_same
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
-from dslint.python.heap import CONTENT, LENGTH, RECEIVED, REGISTERED
-from dslint.python.joins import join_all
+from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
 from dslint.python.libraries import LABELS, Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
 from dslint.python.values import (
-    NOTHING,
     OPAQUE,
     Atom,
     Bound,
@@ -21,14 +20,13 @@ from dslint.python.values import (
     Const,
     Function,
     Instance,
-    Tuple,
     Unknown,
     Value,
     Written,
     const,
     one,
 )
-from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
+from dslint.python.varies import RANK
 
 _GRADIENTS = frozenset({"cuts-gradient", "passes-gradient"})
 
@@ -40,7 +38,7 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
     for name in row.makes_same:
         value = bound.given.get(name)
         if value is not None:
-            _make_same(m, value, bound.nodes.get(name), row, bound)
+            make_same(m, value, bound.nodes.get(name), row, bound, node)
     for name in row.makes_own:
         value = bound.given.get(name)
         if value is not None:
@@ -197,73 +195,6 @@ def _written(m: Machine, base: Value, tag: str, name: str, node: ast.AST, value:
     m.events.append(event)
 
 
-def _make_same(m: Machine, value: Value, node: ast.expr | None, row: Row, bound: BoundArguments) -> None:
-    """Forget how a value differed: all ranks of the group hold the same now."""
-    group = bound.given.get(row.extra.get("group", "group"))
-    keeps = GROUPED if group is not None and group.constants != (None,) else 0
-    if row.makes_same_on:
-        return
-    if "broadcast" in row.path and m.lanes == m.worlds.full and not m.varies(value) & (DIVERGENT | LOST):
-        return  # all ranks held this before
-    touched = _same(m, value, keeps, 0)
-    from dslint.python.statements import assign
-
-    if not touched and isinstance(node, ast.Name):
-        assign(m, node, Value(frozenset((Unknown(OPAQUE, RECEIVED),)), keeps))
-    elif touched and isinstance(node, ast.Name | ast.Attribute) and value.varies & (DIVERGENT | LOST):
-        # Which object it is differs between the ranks; what is in it is the same now.
-        assign(m, node, Value(value.atoms, keeps, 0, value.made_by))
-
-
-def _same(m: Machine, value: Value, keeps: int, depth: int) -> bool:
-    found = False
-    for atom in value.atoms:
-        if isinstance(atom, Instance):
-            found = True
-            _same_object(m, atom, keeps)
-            if atom.cls in ("builtins.list", "builtins.dict") and depth < 2:
-                _same_items(m, atom, keeps, depth)
-        elif isinstance(atom, Tuple) and depth < 2:
-            for item in atom.items:
-                found = _same(m, item, keeps, depth + 1) or found
-    return found
-
-
-def _same_object(m: Machine, atom: Instance, keeps: int) -> None:
-    ragged.made_same(m, atom)
-    content = m.store.get((atom, CONTENT))
-    if content is not None:
-        kinds = frozenset((Unknown(OPAQUE, RECEIVED, str(atom.cls)),))
-        m.store.set((atom, CONTENT), Value(kinds, keeps, 0, content.made_by))
-    length = m.store.get((atom, LENGTH))
-    if length is not None and length.varies:
-        # One that differs ends no broadcast: the sizes of the items are sent first, in a tensor of that length.
-        m.store.set((atom, LENGTH), Value(frozenset((Unknown(OPAQUE, RECEIVED, "builtins.int"),)), keeps))
-    if atom.cls not in ("builtins.list", "builtins.dict"):
-        for key in dictionaries.known_keys(m, atom):
-            m.store.set((atom, ("key", key)), NOTHING)
-
-
-def _same_items(m: Machine, atom: Instance, keeps: int, depth: int) -> None:
-    held = m.store.get((atom, "#items"))
-    choices = [choice.items for choice in held.atoms if isinstance(choice, Tuple)] if held is not None else []
-    if choices and len({len(items) for items in choices}) == 1:
-        fresh = []
-        for item in (join_all(column) for column in zip(*choices, strict=True)):
-            _same(m, item, keeps, depth + 1)
-            objects = frozenset(a for a in item.atoms if isinstance(a, Instance))
-            received = frozenset((Unknown(OPAQUE, RECEIVED),))
-            atoms = objects if objects and len(objects) == len(item.atoms) else objects | received
-            fresh.append(Value(atoms, keeps, 0, item.made_by))
-        m.store.set((atom, "#items"), one(Tuple(tuple(fresh))))
-        return
-    rest = m.store.get((atom, "#rest"))
-    if rest is not None:
-        _same(m, rest, keeps, depth + 1)
-        inner: frozenset[Atom] = frozenset(a for a in rest.atoms if isinstance(a, Instance))
-        m.store.set((atom, "#rest"), Value(inner or frozenset((Unknown(OPAQUE, RECEIVED),)), keeps))
-
-
 def around_override(m: Machine, atom: Instance, name: str, method: Value, result: Value, node: ast.AST) -> Value:
     """Do what a library does around a method that a subclass of the project overrides; return what it then gives."""
     from dslint.python.binding import Arguments
@@ -277,7 +208,7 @@ def around_override(m: Machine, atom: Instance, name: str, method: Value, result
     call_row(m, row, Arguments(), atom, node, one(atom))
     if row.varies != 0:
         return result
-    _same(m, result, 0, 0)
+    agree(m, result, 0, 0, node)
     return Value(result.atoms, 0, 0, result.made_by)
 
 

@@ -12,6 +12,7 @@ from dslint.python.heap import REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.values import NOTHING, OPAQUE, Const, Instance, Tuple, Unknown, Value, Written, const, one, unknown
+from dslint.python.varies import DIVERGENT
 
 Handler = Callable[[Machine, Instance, Arguments, ast.AST], Value]
 
@@ -40,11 +41,21 @@ def _get(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Val
         if stored is not None and stored.atoms:
             if not dictionaries.may_lack(m, atom, single.value):
                 return stored
-            default = join(stored, default, m.shape(one(atom)))
+            default = _or_absent(m, atom, stored, default)
         if rest is None or not rest.atoms:
             return default
-        return join(rest, default, m.shape(one(atom)))
+        return _or_absent(m, atom, rest, default)
     return join(dictionaries._dict_item(m, atom, key, node), default)
+
+
+def _or_absent(m: Machine, atom: Instance, held: Value, default: Value) -> Value:
+    """Return what a key may give that may be absent: where ranks have other keys, by what they came to differ."""
+    bits = m.shape(one(atom))
+    found = join(held, default, bits)
+    place = m.origin(one(atom)) if bits & DIVERGENT and found.origin is None else None
+    if place is None:
+        return found
+    return Value(found.atoms, found.varies, found.shape, found.made_by, found.number, place)
 
 
 def _keys(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:

@@ -11,7 +11,7 @@ from dslint.python.escapes import escape
 from dslint.python.events import Lost
 from dslint.python.machine import Machine
 from dslint.python.values import OPAQUE, Function, Value
-from dslint.python.varies import LOST, UNMODELLED
+from dslint.python.varies import LOST, RANKED, UNMODELLED
 
 # Words of functions that some ranks may call to wait for the others.
 _MAY_WAIT = re.compile(r"(?:^|_)(?:wait|sync|synchronize|barrier|rendezvous)_|_(?:wait|sync|synchronize|barrier)$")
@@ -43,11 +43,24 @@ def opaque_call(
     if m.lanes != m.worlds.full and _MAY_WAIT.search(_name_of_call(node)):
         m.events.append(Lost("a call that waits by its name", node))
     varies = UNMODELLED
-    for operand in operands if not m.keeps_configs else ():  # what differs by rank is of no interest there
-        varies |= m.deep_varies(operand)
+    if not m.keeps_configs:  # what differs by rank is of no interest there
+        varies |= _handed_on(m, operands)
     if _AGREES.search(_name_of_call(node)):
         return m.thing(node, reason, varies=UNMODELLED | (varies & LOST), kind=kind)
     return m.thing(node, reason, operands, varies=varies, kind=kind)
+
+
+def _handed_on(m: Machine, operands: list[Value]) -> int:
+    """Return the causes of difference that the result may have from its operands.
+
+    What code does with a value that differs is what it is called for. Of an object that has the number of the rank
+    somewhere inside (`args.rank`, the device of a model) it may read anything: nobody knows whether the result differs.
+    """
+    own = inside = 0
+    for operand in operands:
+        own |= m.varies(operand)
+        inside |= m.deep_varies(operand)
+    return own | (inside & ~RANKED) | (LOST if inside & ~own & RANKED else 0)
 
 
 def _name_of_call(node: ast.AST) -> str:

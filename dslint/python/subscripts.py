@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from dslint.python import containers, dictionaries, ragged, ranknames, ranktexts, shares, widths
@@ -12,6 +13,7 @@ from dslint.python.heap import ITEMS, LENGTH
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
+from dslint.python.several import of_each
 from dslint.python.special import call_special
 from dslint.python.values import (
     LOST_VALUE,
@@ -33,22 +35,30 @@ from dslint.python.values import (
 )
 from dslint.python.varies import DIVERGENT, LOST, RANKED
 
+# What checkpoints call the number of steps or epochs that are done.
+_PROGRESS = re.compile(
+    r"(?:global_|current_|start_|last_|num_)?(?:step|epoch|iter|iteration)s?(?:_num)?|it|samples_seen"
+)
+
 
 def item(m: Machine, base: Value, key: Value, node: ast.AST) -> Value:
     """Return `base[key]`."""
     ranktexts.note_first(m, base, key, node)
-    found = NOTHING
-    for atom in base.atoms:
-        part = _item(m, atom, base, key, node)
-        held = m.store.get((atom, ITEMS)) if isinstance(atom, Instance) and atom.cls == "builtins.list" else None
-        if held is not None and held.varies & ~part.varies:
-            # Some ranks have put another item there.
-            origin = part.origin or held.origin
-            part = Value(part.atoms, part.varies | held.varies, part.shape, part.made_by, part.number, origin)
-        found = join(found, part)
+    found = of_each(m, base.atoms, lambda atom: _item_of_rank(m, atom, base, key, node))
     if base.varies & DIVERGENT and base.origin is not None:
         found = Value(found.atoms, found.varies, found.shape, found.made_by, found.number, base.origin)
     return found.with_(base.varies, 0, base.made_by)
+
+
+def _item_of_rank(m: Machine, atom: Atom, base: Value, key: Value, node: ast.AST) -> Value:
+    part = _item(m, atom, base, key, node)
+    held = m.store.get((atom, ITEMS)) if isinstance(atom, Instance) and atom.cls == "builtins.list" else None
+    if held is None or not held.varies & ~part.varies:
+        return part
+    # Some ranks have put another item there.
+    return Value(
+        part.atoms, part.varies | held.varies, part.shape, part.made_by, part.number, part.origin or held.origin
+    )
 
 
 def _item(m: Machine, atom: Atom, base: Value, key: Value, node: ast.AST) -> Value:
@@ -142,7 +152,16 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
     cls = "torch.Tensor" if atom.cls == "torch.Tensor" else ""
     shape = m.varies(key) if m.store.get((atom, "#parts")) is not None else 0
     made = m.thing(node, "item of an object", (one(atom), key), cls, shape=shape)
-    return containers.item_of_unknown(m, atom, made)
+    return _progress(m, key, containers.item_of_unknown(m, atom, made))
+
+
+def _progress(m: Machine, key: Value, found: Value) -> Value:
+    """Return how far a run had come as what it is: ranks that go in step have written one number, each in its file."""
+    atom = key.single
+    name = atom.value if isinstance(atom, Const) else None
+    if not isinstance(name, str) or not _PROGRESS.fullmatch(name) or not m.varies(found) & DIVERGENT:
+        return found
+    return unknown(OPAQUE, f"`{name}` of an object", (m.varies(found) & ~DIVERGENT) | LOST)
 
 
 def _library_items(m: Machine, atom: Instance) -> Value | None:

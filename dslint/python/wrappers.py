@@ -216,12 +216,17 @@ def copied(m: Machine, value: Value, node: ast.AST) -> Value:
     """Return a new object like the old one."""
     found: Value | None = None
     for atom in value.atoms:
-        part = _copied(m, atom, node, len(value.atoms) > 1) if isinstance(atom, Instance) else one(atom)
+        part = (
+            copied_object(m, atom, node, is_one_of_several=len(value.atoms) > 1)
+            if isinstance(atom, Instance)
+            else one(atom)
+        )
         found = part if found is None else join(found, part)
     return found.with_(value.varies, value.shape, value.made_by) if found is not None else value
 
 
-def _copied(m: Machine, atom: Instance, node: ast.AST, is_one_of_several: bool) -> Value:
+def copied_object(m: Machine, atom: Instance, node: ast.AST, *, is_one_of_several: bool) -> Value:
+    """Return a new object like this one; beside others that the same place copies, it is one of its own."""
     made = m.made(node, atom.cls, m.content(atom))
     if is_one_of_several:
         made = one(m.instance(node, m.context((m.frame.turn or m.frame.id, "copy", atom)), atom.cls, atom.loop))
