@@ -64,6 +64,7 @@ from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
 from dslint.model.plan.trainernodes import nodes_asked, trainer_nodes
+from dslint.model.plan.unreadsettings import UnreadSettings, unread_settings
 from dslint.model.plan.unsetrank import UnsetRank, unset_rank
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -123,6 +124,7 @@ class RunPlan:
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
     ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
+    ``unread``: settings of a config of `accelerate launch` that the text names, where another launcher starts it.
     ``unset_rank``: it takes its device from `LOCAL_RANK`, which its launcher does not set.
     ``chooses_strategy``: it wraps its model itself, whatever `accelerate launch --multi_gpu` says.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
@@ -180,6 +182,7 @@ class RunPlan:
     chooses_strategy: bool = False
     unset_rank: UnsetRank | None = None
     lost_accumulation: LostAccumulation | None = None
+    unread: UnreadSettings | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -379,4 +382,5 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         chooses_strategy=chooses_strategy(command, script, workspace),
         unset_rank=unset_rank(command, script, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
+        unread=unread_settings(command, script, files),
     )
