@@ -15,6 +15,7 @@ from dslint.model.plan.scriptrun import near_sources, script_run
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
+_SPEAKS = re.compile(r"accelerate|ACCELERATE")
 _PRECISIONS = ("fp16", "bf16", "fp8")
 _TYPES = {"DEEPSPEED": "deepspeed_plugin", "FSDP": "fsdp_plugin", "MEGATRON_LM": "megatron_lm_plugin"}
 # The plugins have had other names, and the script may read the file or set the variables by itself.
@@ -45,7 +46,7 @@ def unread_settings(command: LaunchCommand, script: str | None, files: Files) ->
     if script is None or command.launcher not in ("torchrun", "srun") or command.in_docs:
         return None
     source = files.workspace.read(command.location.path)
-    if source is None or "accelerate" not in source.text.lower() or LAUNCHES.search(source.text):
+    if source is None or not _SPEAKS.search(source.text) or LAUNCHES.search(source.text):
         return None
     if any(name.startswith("ACCELERATE_") and name != "ACCELERATE_CONFIG_FILE" for name in command.env):
         return None
