@@ -3922,7 +3922,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="The ranks of a batch job meet at the host from which it was submitted",
         module="dslint.rules.launch.dsl397_meeting_at_submitting_host",
-        needs=("/(?:SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST|SGE_O_HOST)\\b/",),
+        needs=(
+            "/(?:SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST|SGE_O_HOST)\\b/",
+            "/\\b(?:sbatch|qsub)\\b[^\\n]*\\bMASTER_ADDR=/",
+            "/\\bMASTER_ADDR=[^\\n]*\\b(?:sbatch|qsub)\\b/",
+        ),
         fix="none",
         since="0.1.0",
         ignores_context=True,

@@ -1,5 +1,6 @@
 """**What.** The ranks of a batch job meet at the host from which the job was submitted: `--rdzv_endpoint
-$SLURM_SUBMIT_HOST:29500`, `export MASTER_ADDR=$PBS_O_HOST`, also through a variable of the file.
+$SLURM_SUBMIT_HOST:29500`, `export MASTER_ADDR=$PBS_O_HOST`, also through a variable of the file. Or the script that
+submits the job hands its own name over: `sbatch --export=ALL,MASTER_ADDR=$(hostname) job.sh`.
 
 **Why it hurts.** That is the login node, where no process of the job runs: nobody opens the store there. All nodes try
 to connect to it, and give up when the rendezvous times out.
@@ -33,7 +34,11 @@ META = RuleMeta(
     summary="The ranks of a batch job meet at the host from which it was submitted",
     references=("https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES",),
     no_experiment="it takes a queue; what follows is the experiment of DSL312",
-    needs=(r"/(?:SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST|SGE_O_HOST)\b/",),
+    needs=(
+        r"/(?:SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST|SGE_O_HOST)\b/",
+        r"/\b(?:sbatch|qsub)\b[^\n]*\bMASTER_ADDR=/",
+        r"/\bMASTER_ADDR=[^\n]*\b(?:sbatch|qsub)\b/",
+    ),
 )
 
 _SCRIPT = {"train.py": "import sys\nprint(sys.argv)\n"}
@@ -61,6 +66,18 @@ EXAMPLES = (
     bad("the launcher of accelerate, in a job of PBS", _job(
         "accelerate launch --num_machines 2 --num_processes 16 --machine_rank $R --main_process_ip $PBS_O_HOST \\\n"
         "    --main_process_port 29500 train.py\n", "#!/bin/bash\n#PBS -l select=2:ngpus=8\n"), "job.sbatch:3"),
+    bad("handed over by the submitting script", {
+        "submit.sh": "sbatch --export=ALL,MASTER_ADDR=$(hostname) job.sbatch\n", **_job(_ENV),
+    }, "submit.sh:1"),
+    bad("in front of sbatch", {"submit.sh": "MASTER_ADDR=`hostname -i` sbatch job.sbatch\n", **_job(_ENV)},
+        "submit.sh:1"),
+    bad("the variable of bash", {
+        "submit.sh": "sbatch --nodes=2 --export ALL,MASTER_PORT=29500,MASTER_ADDR=$HOSTNAME job.sbatch\n", **_job(_ENV),
+    }, "submit.sh:1"),
+    good("another host", {"submit.sh": "sbatch --export=ALL,MASTER_ADDR=$HEAD job.sbatch\n", **_job(_ENV)}),
+    good("a job submits the next one", {
+        "next.sbatch": "#!/bin/bash\n#SBATCH -N 1\nMASTER_ADDR=$(hostname) sbatch job.sbatch\n", **_job(_ENV),
+    }),
     good("the first node", _job(
         'HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n' + _C10D % "$HEAD")),
     good("a default", _job("export MASTER_ADDR=${HEAD:-$SLURM_SUBMIT_HOST}\n" + _ENV)),
@@ -69,6 +86,12 @@ EXAMPLES = (
 )  # fmt: skip
 
 _SUBMITTED = re.compile(r"\$\{?(SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST|SGE_O_HOST)\b")
+_OWN_NAME = r"MASTER_ADDR=(?:\$\(hostname[^)]*\)|`hostname[^`]*`|\$HOSTNAME\b|\$\{HOSTNAME\})"
+_HANDS_OVER = re.compile(
+    rf"^[ \t]*(?:sbatch|qsub)\b[^\n;|&]*[ ,=](?P<by_option>{_OWN_NAME})"
+    rf"|^[ \t]*(?:\w+=\S*[ \t]+)*(?P<before>{_OWN_NAME})[ \t]+(?:\w+=\S*[ \t]+)*(?:sbatch|qsub)\b",
+    re.MULTILINE,
+)
 _ELSE = re.compile(r":?[-=]\$|:-|\|\|")
 _OPTION = re.compile(r"--?(?:master[-_]addr\w*|rdzv[-_]endpoint|main[-_]process[-_]ip|dist[-_]url|\w*init[-_]method)")
 # What reads the variable itself: torchrun and its kin hand out an address of their own.
@@ -79,6 +102,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Addresses that name the login node."""
     del context
     told: set[Location] = set()
+    yield from _handed_over(doc)
     for command in doc.commands:
         for word in _addresses(doc, command):
             for value in written(doc, word):
@@ -96,6 +120,22 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
                     severity=Severity.INFO if doc.in_docs else None,
                     facts={"variable": found[1]},
                 )
+
+
+def _handed_over(doc: LaunchDoc) -> Iterator[Finding]:
+    """The name of this machine, given to a job; a text that is no job itself runs where jobs are submitted."""
+    text = doc.shell.text
+    if doc.shell.anchor is not None or re.search(r"^#(?:SBATCH|PBS)\b", text, re.MULTILINE):
+        return
+    for found in _HANDS_OVER.finditer(text):
+        name = "by_option" if found["by_option"] else "before"
+        yield META.finding(
+            doc.source.location(doc.shell.source_span(found.start(name), found.end(name))),
+            "this is the name of the login node, where no rank runs: all wait for a store that nobody opens there",
+            hint='Compute it in the job: `$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)`',
+            severity=Severity.INFO if doc.in_docs else None,
+            facts={"variable": "MASTER_ADDR"},
+        )
 
 
 def _addresses(doc: LaunchDoc, command: LaunchCommand) -> Iterator[Word]:
