@@ -110,7 +110,7 @@ def doc_of(text: str) -> LaunchDoc:
         ("python tools/convert.py --input a --output b\n", ["DSL305"]),
         (
             "torchrun --nproc_per_node 8 train.py \\\n  --lr 1e-5 \\\n  --bf16 True\n",
-            ["DSL305", "DSL308", "DSL386"],
+            ["DSL305", "DSL308", "DSL386", "DSL395"],
         ),
         ("bash scripts/train.sh\nls -l\n", ["DSL300"]),
     ],

@@ -19,6 +19,8 @@ from dslint.model.shell.slurm import slurm_options
 IMAGE_DECIDES = "the image decides"
 # How the names of shell scripts end.
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_NO_ENDING = re.compile(r"(?!/)(?:[\w.-]+/)+[\w-]+")
+_LAUNCHER = re.compile(r"torchrun|deepspeed|accelerate|python3?")
 # What :func:`shell_of` reads.
 SHELLS = frozenset({"eval", "bash", "sh", "zsh", "sbatch"})
 
@@ -115,7 +117,27 @@ def shell_of(words: Sequence[Word], outer: Outer) -> Shell | None:
         if wrap is not None and wrap.value is not None:
             return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]))
         return Shell("script", parsed.rest, outer, options, True) if parsed.rest and parsed.rest[0].text else None
-    return Shell("script", tuple(words), outer) if words[0].text.endswith(SCRIPTS) else None
+    is_script = words[0].text.endswith(SCRIPTS) or hands_on(words)
+    return Shell("script", tuple(words), outer) if is_script else None
+
+
+def hands_on(words: Sequence[Word]) -> bool:
+    """A file of the project gets a launch command as its words: ``docker/run torchrun train.py``, ``./env python ...``.
+
+    Whether there is such a script, and what it does with them, its reader says.
+    """
+    path = words[0].text or ""
+    return may_be_script(path) and len(words) > 1 and names_launcher(words[1])
+
+
+def names_launcher(word: Word) -> bool:
+    """The word is the name of a launcher, or of Python."""
+    return _LAUNCHER.fullmatch(word.text or "") is not None
+
+
+def may_be_script(path: str) -> bool:
+    """A path of a file without an ending, which is no program of the system."""
+    return _NO_ENDING.fullmatch(path) is not None
 
 
 def _after_c(words: Sequence[Word]) -> tuple[Word, ...]:

@@ -11,7 +11,7 @@ from dslint.core.fact import Fact
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.firstlook import makes_config, makes_files, may_be_config, may_call, may_change, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
-from dslint.model.launch.commandlines import Outer, Shell
+from dslint.model.launch.commandlines import Outer, Shell, names_launcher
 from dslint.model.launch.evaluated import filled_text, handed_on, holds_parts, quotes_variables
 from dslint.model.launch.innerstate import cut, exported, inside, machine_facts, remote, under, within
 from dslint.model.launch.launchers.environment import READ
@@ -37,6 +37,8 @@ DEPTH = 3
 # Commands that the calls of one text start, and characters of a script that is read again for a call.
 MOST_CALLED = 64
 _ARGUMENT = re.compile(r"\$\{?[#!]?[1-9@*#]|\bshift\b|\bgetopts\b")
+# ``"$@"``, ``$*``, ``"${@:-bash}"``: the words of the call are a command, or go into one.
+_ALL_ARGUMENTS = re.compile(r"\$(?:\{[@*]|[@*])")
 _NAME = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 # A script that starts more than so many commands chooses among them: which ones a call starts is not clear.
 _MOST_OF_A_CALL = 16
@@ -191,7 +193,8 @@ class TextReader:
 
     def wanted(self, raw: str) -> bool:
         """Whether a command may be a launch, or a heredoc a config."""
-        return may_start(raw) or may_be_config(raw) or (self.files is not None and may_change(raw))
+        is_passed_on = len(self.chain) > 1 and _ALL_ARGUMENTS.search(raw) is not None
+        return may_start(raw) or is_passed_on or may_be_config(raw) or (self.files is not None and may_change(raw))
 
     def may_begin(self, first: str) -> bool:
         """Whether a command that begins with this word may be worth reading."""
@@ -226,7 +229,9 @@ class TextReader:
         if self.in_vain.get(source.path, 0) >= _MOST_IN_VAIN:
             return
         raw = source.text.encode("utf-8", "surrogatepass")
-        if not (may_launch(raw) or may_call(raw)) or not (is_in_job or _takes(source.text, arguments, names)):
+        if not (may_launch(raw) or may_call(raw) or _passes_on(source.text, arguments)) or not (
+            is_in_job or _takes(source.text, arguments, names)
+        ):
             return
         if len(self.called) >= MOST_CALLED:
             self.left_out.append(name.location)
@@ -369,6 +374,11 @@ def _takes(text: str, arguments: Sequence[Word], names: set[str]) -> bool:
     if any(w.text is not None for w in arguments) and _ARGUMENT.search(text):
         return True
     return bool(names) and (not names.isdisjoint({*_NAME.findall(text), *READ}) or sets_again(text, names))
+
+
+def _passes_on(text: str, arguments: Sequence[Word]) -> bool:
+    """A script gets a launch command as its words, and runs what it gets."""
+    return any(names_launcher(word) for word in arguments) and _ALL_ARGUMENTS.search(text) is not None
 
 
 def _without_escapes(body: str) -> str:

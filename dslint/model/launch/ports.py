@@ -41,6 +41,18 @@ def ports(command: LaunchCommand) -> Iterator[Port]:
         yield from _variable(command, "MASTER_PORT")
 
 
+def default_port(command: LaunchCommand) -> tuple[int, Location] | None:
+    """The port that deepspeed takes by itself, and accelerate for several processes; with the command as its place."""
+    by_itself = command.launcher == "deepspeed" or (
+        command.launcher == "accelerate"
+        and command.processes_per_node.get_or(0) > 1
+        and command.launcher_flag("--config_file") is None
+    )
+    names = ("--master_port", "--main_process_port")
+    given = command.launcher_flag(*names) is not None or command.may_hide_launcher_flags()
+    return None if given or not by_itself else (29500, command.location)
+
+
 def _flag(flag: Flag | None, zero_is_free: bool = False) -> Iterator[Port]:
     if flag is None or flag.value is None:
         return

@@ -9,7 +9,17 @@ from functools import lru_cache
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand, Word, names_script
-from dslint.model.launch.commandlines import SCRIPTS, SHELLS, Outer, Shell, folder, inside, line_of, shell_of
+from dslint.model.launch.commandlines import (
+    SCRIPTS,
+    SHELLS,
+    Outer,
+    Shell,
+    folder,
+    inside,
+    line_of,
+    may_be_script,
+    shell_of,
+)
 from dslint.model.launch.launchers import programs as around_programs
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
 from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
@@ -90,7 +100,7 @@ def may_begin(first: str) -> bool:
         return True
     name = first.rpartition("/")[2]
     known = name in BY_HEAD or name in around_programs.NAMES or name in SHELLS
-    return known or first.endswith(SCRIPTS) or is_python(name)
+    return known or first.endswith(SCRIPTS) or is_python(name) or may_be_script(first)
 
 
 def _is_python(command: LaunchCommand) -> bool:

@@ -25,8 +25,8 @@ from dslint.model.plan.trainedmodel import SIZES, TrainedModel, model_without_si
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
-_LAUNCHES = re.compile(r"accelerate[ \t-]+launch|accelerate\.commands\.launch")
-_YAML = re.compile(r"[\w./-]+\.ya?ml\b")
+LAUNCHES = re.compile(r"accelerate[ \t-]+launch|accelerate\.commands\.launch")
+YAML = re.compile(r"[\w./-]+\.ya?ml\b")
 
 
 def matters(command: LaunchCommand) -> bool:
@@ -60,9 +60,9 @@ def unused_accelerate_file(command: LaunchCommand, files: Files) -> DataDoc | No
     People copy it to where accelerate looks for it, and then start Python.
     """
     source = files.workspace.read(command.location.path) if command.launcher == "python" and not command.outer else None
-    if source is None or "accelerate" not in source.text or _LAUNCHES.search(source.text):
+    if source is None or "accelerate" not in source.text or LAUNCHES.search(source.text):
         return None
-    for name in dict.fromkeys(_YAML.findall(source.text)):
+    for name in dict.fromkeys(YAML.findall(source.text)):
         path = files.find(name)
         doc = files.workspace.yaml(path) if path is not None else None
         if doc is not None and is_accelerate_config(path or "", doc.data) and (_number(doc) > 1):

@@ -31,6 +31,7 @@ from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.degrees import Degrees, misfit_degrees
 from dslint.model.plan.files import Files, other_spelling
+from dslint.model.plan.gpulesspods import GpulessPod, gpuless_pod
 from dslint.model.plan.groupnumbers import GroupNumber, NoNumber, group_numbers, no_number
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
@@ -64,6 +65,7 @@ from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
 from dslint.model.plan.trainernodes import nodes_asked, trainer_nodes
+from dslint.model.plan.unreadsettings import UnreadSettings, unread_settings
 from dslint.model.plan.unsetrank import UnsetRank, unset_rank
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -123,6 +125,8 @@ class RunPlan:
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
     ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
+    ``unread``: settings of a config of `accelerate launch` that the text names, where another launcher starts it.
+    ``no_gpu``: the pod that it runs in, where that asks for no GPU and should.
     ``unset_rank``: it takes its device from `LOCAL_RANK`, which its launcher does not set.
     ``chooses_strategy``: it wraps its model itself, whatever `accelerate launch --multi_gpu` says.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
@@ -180,6 +184,8 @@ class RunPlan:
     chooses_strategy: bool = False
     unset_rank: UnsetRank | None = None
     lost_accumulation: LostAccumulation | None = None
+    unread: UnreadSettings | None = None
+    no_gpu: GpulessPod | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -379,4 +385,6 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         chooses_strategy=chooses_strategy(command, script, workspace),
         unset_rank=unset_rank(command, script, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
+        unread=unread_settings(command, script, files),
+        no_gpu=gpuless_pod(command, workspace),
     )

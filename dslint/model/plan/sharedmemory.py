@@ -19,6 +19,7 @@ from dslint.model.workspace import Workspace
 _GPUS = re.compile(
     r"--gpus[=\s]+[\"']*(?!\S*device=\w+[\"']*(?:\s|$))(?!1[\s\"'])|--runtime[=\s]+[\"']?nvidia|nvidia-docker\s"
 )
+_ENGINES = ("docker", "podman", "nerdctl")
 _SHARES = re.compile(r"shm|--ipc\b|\bipc:|hostIPC|medium:\s*Memory")
 _SERVICES = re.compile(r"^services:", re.MULTILINE)
 _SERVICE_GPUS = re.compile(r"^\s*runtime:\s*[\"']?nvidia|^\s*-?\s*capabilities:[^\n]*\bgpu\b|^\s*gpus:\s", re.MULTILINE)
@@ -53,7 +54,10 @@ def small_container(
     if source is None:
         return None
     is_service = place.path.endswith((".yml", ".yaml")) and _SERVICES.search(source.text) is not None
-    if is_service:
+    around = _words_around(command)
+    if around is not None:
+        place, is_small = around[1], _is_small(around[0])
+    elif is_service:
         is_small = _SHARES.search(source.text) is None and _SERVICE_GPUS.search(source.text) is not None
     else:
         is_small = _is_small(words_until(source.text, place))
@@ -61,6 +65,20 @@ def small_container(
     if opened is not None:
         place, is_small = opened, True
     return Container(place, is_service, _workers(command, files.workspace, script, given)) if is_small else None
+
+
+def _words_around(command: LaunchCommand) -> tuple[str, Location] | None:
+    """The words of ``docker run`` around a command as they are known, where a called script puts them together.
+
+    ``None`` for others: there the text itself says more.
+    """
+    for group in command.wrappers if command.called_from else ():
+        words = [word.text if word.text is not None else word.raw for word in group]
+        if words[1:2] == ["run"] and words[0].rpartition("/")[2] in _ENGINES:
+            return " " + " ".join("UNKNOWN" if re.search(r"\s", word) else word for word in words) + " ", group[
+                0
+            ].location
+    return None
 
 
 def _is_small(text: str) -> bool:

@@ -121,6 +121,8 @@ def _braced(body: str, lookup: Lookup, pieces: list[Piece], quoted: bool, words:
         _changed(name, index, rest, lookup, pieces, quoted, words)
     elif index is None and not match["sign"]:
         _defaulted(name, defaulting[1], defaulting[2], lookup, pieces, quoted, words)
+    elif index == "@" and defaulting[1] in ("-", ":-") and not match["sign"] and any(_items(lookup.read(name))):
+        _whole(lookup.read(name), index, lookup, pieces, quoted)
     else:
         raise UnknownWordError
 

@@ -16,6 +16,7 @@ _MACHINE = Expect((Kind.RAISE,), r"TypeError: int\(\) argument must be a string"
 _HOSTS = "--hostfile hosts"
 _GOOD = "a slots=2\nb slots=2\n"
 _MULTI = "--multi_gpu --num_machines 2 --num_processes 4"
+_INTEGER = Expect((Kind.RAISE,), r"invalid int value: '0,1'")
 _ONE_NODE = Expect((Kind.WRONG,), r"starts on 1 node instead of 2")
 _ZERO = "--use_deepspeed --num_machines 2 --num_processes 4 --deepspeed_multinode_launcher standard"
 
@@ -100,6 +101,8 @@ EXPERIMENT = Experiment(
               "accelerate", "--nproc_per_node=2", "--num_processes=2"),
         _case("hyphens", "DSL308", Expect((Kind.RAISE,), r"unrecognized arguments: --num-gpus"), "deepspeed",
               "--num-gpus 2", "--num_gpus 2"),
+        _case("count-deepspeed", "DSL395", _INTEGER, "deepspeed", "--num_gpus 0,1", "--num_gpus 2"),
+        _case("count-accelerate", "DSL395", _INTEGER, "accelerate", "--num_processes 0,1", "--num_processes 2"),
     ),
 )  # fmt: skip
 
@@ -137,6 +140,8 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     if finding.code == "DSL308":
         wanted = {"accelerate": "option-of-torchrun", "deepspeed": "hyphens"}
         return {} if case.name == wanted.get(str(finding.fact("launcher"))) else None
+    if finding.code == "DSL395":
+        return {} if case.name == f"count-{finding.fact('launcher')}" else None
     if finding.code == "DSL328":
         return {} if case.name == finding.fact("case") else None
     if finding.code == "DSL329":

@@ -26,6 +26,7 @@ EXPERIMENT = Experiment(
         Case("flag-after-script", {"words": ["train.py", "--nproc_per_node", "2"]}, rules=("DSL447",)),
         Case("flag-of-deepspeed", {"words": ["--num_gpus", "2", "train.py"]}, _UNKNOWN, rules=("DSL308",)),
         Case("equals-alone", {"words": ["--nproc_per_node", "=", "2", "train.py"]}, _VALUE, rules=("DSL305",)),
+        Case("list-as-count", {"words": ["--nproc_per_node", "0,1", "train.py"]}, _VALUE, rules=("DSL395",)),
         Case("smart-dash", {"words": ["\u2013nproc_per_node", "2", "train.py"]}, _NO_FILE, rules=("DSL306",)),
         Case("smart-quotes", {"words": ["--nproc_per_node", "\u201c2\u201d", "train.py"]}, _VALUE, rules=("DSL306",)),
         Case("strange-blank", {"words": ["--nproc_per_node\u00a02", "train.py"]}, _BLANK, rules=("DSL306",)),

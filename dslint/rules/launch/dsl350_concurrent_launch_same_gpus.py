@@ -26,7 +26,7 @@ from dslint.model.launch.around import branches, in_background
 from dslint.model.launch.atonce import repeated_at_once
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.ports import Port, ports
+from dslint.model.launch.ports import Port, default_port, ports
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -179,17 +179,9 @@ def _port(first: LaunchCommand, second: LaunchCommand) -> _Found | None:
 
 
 def _default(command: LaunchCommand) -> list[_Numbered]:
-    """The port that deepspeed takes by itself, and accelerate for several processes."""
-    by_itself = command.launcher == "deepspeed" or (
-        command.launcher == "accelerate" and command.processes_per_node.get_or(0) > 1 and not _has_file(command)
-    )
-    names = ("--master_port", "--main_process_port")
-    given = command.launcher_flag(*names) is not None or command.may_hide_launcher_flags()
-    return [] if given or not by_itself else [(29500, ())]
-
-
-def _has_file(command: LaunchCommand) -> bool:
-    return command.launcher_flag("--config_file") is not None
+    """The port that a launcher takes by itself; it stands nowhere."""
+    found = default_port(command)
+    return [(found[0], ())] if found is not None else []
 
 
 def _devices(first: LaunchCommand, second: LaunchCommand) -> _Found | None:

@@ -59,6 +59,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if box is None or _count(plan) < 2:
         return
     inside = (plan.command.location.labelled("the processes, in the script that is called"),)
+    if plan.command.called_from and box.place.path == plan.command.location.path:
+        inside = (next(iter(plan.command.called_from), box.place).labelled("what it is told to run"),)
     workers = tuple(place.labelled("the workers of each process") for place in box.workers.origins[:1])
     hint = "Write `shm_size: 16gb` or `ipc: host`" if box.is_service else "Add `--ipc=host` or `--shm-size=16g`"
     yield META.finding(
@@ -129,6 +131,13 @@ def main():
 if __name__ == "__main__":
     main()
 """
+_WRAPPER = """\
+#!/usr/bin/env bash
+GPUS=(--gpus all)
+docker run --rm "${GPUS[@]}" %s\\
+    --user "$(id -u):$(id -g)" -v "$PWD:/work" -w /work \\
+    "${IMAGE:-team/train:1}" %s
+"""
 _SERVICE = """\
 services:
   train:
@@ -154,6 +163,21 @@ EXAMPLES = (
         },
         "run.sh:1 warning",
     ),
+    bad("a script around any command", {
+        "docker/run": _WRAPPER % ("", '"${@:-/bin/bash}"'), "Makefile": "train:\n\tdocker/run " + _LAUNCH, **_SCRIPT,
+    }, "docker/run:3 warning"),
+    bad("such a script by its ending", {
+        "in_docker.sh": _WRAPPER % ("", '"$@"'), "train.sh": "./in_docker.sh " + _LAUNCH, **_SCRIPT,
+    }, "in_docker.sh:3 warning"),
+    bad("such a script that runs a shell", {
+        "in_docker.sh": _WRAPPER % ("", 'bash -c "$*"'), "train.sh": "bash in_docker.sh " + _LAUNCH, **_SCRIPT,
+    }, "in_docker.sh:3 warning"),
+    good("such a script with enough", {
+        "docker/run": _WRAPPER % ("--ipc=host ", '"$@"'), "Makefile": "train:\n\tdocker/run " + _LAUNCH, **_SCRIPT,
+    }),
+    good("such a script with options of its own", {
+        "docker/run": _WRAPPER % ("$OPTIONS ", '"$@"'), "Makefile": "train:\n\tdocker/run " + _LAUNCH, **_SCRIPT,
+    }),
     bad("a service", {"compose.yml": _SERVICE % "", **_SCRIPT}, "compose.yml:4 warning"),
     bad("four processes", {"run.sh": _RUN.replace("8", "4") % "--gpus all", **_SCRIPT}, "run.sh:1 info"),
     bad("a shell that a document opens", {"README.md": _OPENS % "--rm", **_SCRIPT}, "README.md:5 warning"),

@@ -11,14 +11,19 @@ alone.
 **Fix.** `devices` as many as `--ntasks-per-node`, `num_nodes` as many as `--nodes`; best from the variables of Slurm:
 `num_nodes=int(os.environ["SLURM_NNODES"])`.
 
-**When it stays quiet.** A job without `--ntasks-per-node`; numbers that are not known, such as `devices="auto"`; a
-Trainer with `plugins`, which may hold another environment; commands without `srun` (DSL446).
+With one task in all (`--ntasks=1`) Lightning does not stop: it takes the one task for its only process, and trains on
+one GPU whatever `devices` says.
 
-**Evidence.** `SLURMEnvironment.validate_settings` of pytorch-lightning 2.1 to 2.6.
+**When it stays quiet.** A job that states neither `--ntasks-per-node` nor one task; numbers that are not known, such as
+`devices="auto"`; a Trainer with `plugins`, which may hold another environment; commands without `srun` (DSL446).
+
+**Evidence.** `SLURMEnvironment.validate_settings` of pytorch-lightning 2.1 to 2.6; for one task its `world_size`, run
+for DSL446. https://github.com/Lightning-AI/pytorch-lightning/issues/17252
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.fact import Fact
@@ -45,16 +50,44 @@ META = RuleMeta(
 )
 
 
+_ONE_TASK = re.compile(r"(?:--ntasks[= ]|-n[= ]?)1$")
+
+
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each Trainer whose numbers are certain and differ from those of the job."""
     each, nodes = run.context.processes_per_node, run.context.nodes
-    if run.context.launcher.get_or("") != "srun" or not _is_stated(each):
+    if run.context.launcher.get_or("") != "srun":
+        return
+    if not _is_stated(each):
+        yield from _alone(run)
         return
     for event in trainers(run):
         if event.open or event.may or "plugins" in event.arguments:
             continue
         yield from _compared(run, event, "devices", None, each, "task", " per node")
         yield from _compared(run, event, "num_nodes", 1, nodes, "node")
+
+
+def _alone(run: RunQuery) -> Iterator[Finding]:
+    """Yield the Trainers for several devices of a job that states one task in all: `SLURM_NTASKS` is their world."""
+    world = run.context.world_size
+    if world.get_or(0) != 1 or not any(_ONE_TASK.search(place.label) for place in world.origins):
+        return
+    for event in trainers(run):
+        value = event.arguments.get("devices")
+        constants = value.constants if value is not None else None
+        count = constants[0] if constants is not None and len(constants) == 1 else None
+        if event.open or event.may or "plugins" in event.arguments or type(count) is not int or count < 2:
+            continue
+        yield run.finding(
+            META,
+            event.module,
+            event.nodes.get("devices", event.node),
+            f"`devices={count}` of this Trainer, but its Slurm job has one task: Lightning trains on one GPU, alone",
+            hint=f"Ask for `--ntasks-per-node={count}` in the job, and start it with `srun`",
+            related=world.origins,
+            facts={"devices": count},
+        )
 
 
 def _is_stated(each: Fact[int]) -> bool:
@@ -111,7 +144,23 @@ trainer = pl.Trainer(accelerator="gpu", devices=args.gpus)
 trainer.fit(Model(), Data())
 """
 
+_ONE = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH %s\n#SBATCH --gres=gpu:4\nsrun python train.py%s\n"
+
 EXAMPLES = (
+    bad("one task in all", _project(_ONE % ("--ntasks=1", ""), ", devices=4"), "train.py:5 warning"),
+    bad("a short option", _project(_ONE % ("-n 1", ""), ", devices=2, strategy='ddp'"), "train.py:5 warning"),
+    bad(
+        "an option of the step",
+        _project(_ONE.replace("srun", "srun --ntasks=1") % ("--time=1:00:00", ""), ", devices=4"),
+        "train.py:5 warning",
+    ),
+    bad(
+        "one task, and an option of the command",
+        {"job.sh": _ONE % ("--ntasks=1", " --gpus 4"), "train.py": _OPTIONS},
+        "train.py:10 warning",
+    ),
+    good("one task for one device", {"job.sh": _ONE % ("--ntasks=1", ""), "train.py": _OPTIONS}),
+    good("as many tasks", _project(_ONE % ("--ntasks=4", ""), ", devices=4")),
     bad("devices", _project(_JOB % (1, 8), ", devices=4"), "train.py:5 warning"),
     bad("nodes by default", _project(_JOB % (2, 8), ", devices=8", "pytorch_lightning"), "train.py:5 warning"),
     bad("nodes", _project(_JOB % (1, 4), ", devices=4, num_nodes=2"), "train.py:5 warning"),
