@@ -63,7 +63,8 @@ GROUPS = {
     "Calls": "invoke opaque binding misfits frames stack summaries budgets relevance",
     "Libraries": (
         "libraries library results handed happenings eventtags effects agreement ragged seeds orders hooks restrictions"
-        " wrappers bars models modes namedlayers parameters gradients parts sources environment configs configfiles configdicts"
+        " wrappers bars models modes namedlayers parameters gradients parts sources environment configs configfiles"
+        " configdicts"
         " snapshots"
     ),
     "Command lines": (
