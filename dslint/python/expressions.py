@@ -35,7 +35,7 @@ from dslint.python.machine import Machine
 from dslint.python.misfits import note_attribute
 from dslint.python.missingfields import note_missing
 from dslint.python.operators import apply
-from dslint.python.several import note_none
+from dslint.python.several import note_bare, note_none
 from dslint.python.special import text_of
 from dslint.python.values import (
     INPUT,
@@ -188,6 +188,7 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
 def _attribute(m: Machine, node: ast.Attribute) -> Value:
     base = evaluate(m, node.value)
     note_none(m, base, node.attr, node)
+    note_bare(m, base, node.attr, node)
     note_missing(m, base, node.attr, node)
     own = ownnames.read(m, node) if m.libraries.own is not None else None
     found = own or attributes.read(m, base, node.attr, node)

@@ -7275,6 +7275,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL750",
+        name="module-of-bare-model",
+        kind="script",
+        severity="warning",
+        summary="`.module` of a model that a run of one process does not wrap: `AttributeError`, at a save as a rule",
+        module="dslint.rules.script.dsl750_module_of_bare_model",
+        markers=(
+            "\\.module\\b",
+            "DataParallel|DDP\\(|\\.prepare\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
