@@ -26,6 +26,7 @@ UNBOUND = "unbound-name"
 class Partly:
     """A value that a variable holds, the ranks on which nothing has bound it, and the test that has parted them."""
 
+    key: Key
     value: Value
     lanes: int
     split: tuple[Module, ast.AST] | None
@@ -43,7 +44,7 @@ def marked(m: Machine, key: Key, found: Value, outcomes: list[Outcome], base: Va
         part = m.partly.get(id(value)) if m.partly else None
         if value is None or not value.atoms:
             unbound |= outcome.lanes
-        elif part is not None and part.value is value:
+        elif part is not None and part.value is value and part.key == key:
             unbound |= outcome.lanes & part.lanes
             bound |= outcome.lanes & ~part.lanes
             split = part.split
@@ -53,14 +54,15 @@ def marked(m: Machine, key: Key, found: Value, outcomes: list[Outcome], base: Va
     if not missing or not bound:
         return found
     own = Value(found.atoms, found.varies, found.shape, found.made_by, found.number, found.origin)
-    m.partly[id(own)] = Partly(own, missing, split)
+    m.partly[id(own)] = Partly(key, own, missing, split)
     return own
 
 
-def noted(m: Machine, found: Value, name: str, node: ast.AST) -> Value:
+def noted(m: Machine, found: Value, owner: object, name: str, node: ast.AST) -> Value:
     """Return what a name holds, and note that ranks come here on which nothing has bound it."""
     part = m.partly.get(id(found))
-    if part is not None and part.value is found and m.lanes & part.lanes and m.alive:
+    is_own = part is not None and part.value is found and part.key == (owner, name)
+    if part is not None and is_own and m.lanes & part.lanes and m.alive:
         _note(m, found, name, node, m.lanes & part.lanes, part.split)
     return found
 

@@ -35,7 +35,7 @@ from dslint.python.machine import Machine
 from dslint.python.misfits import note_attribute
 from dslint.python.missingfields import note_missing
 from dslint.python.operators import apply
-from dslint.python.several import note_bare, note_none
+from dslint.python.several import note_none
 from dslint.python.special import text_of
 from dslint.python.values import (
     INPUT,
@@ -86,13 +86,13 @@ def read_name(m: Machine, name: str, node: ast.AST) -> Value:
     if scope is None or name in scope.locals:
         found = get((frame.id, name))
         if found is not None and found.atoms:
-            return bindings.noted(m, found, name, node) if m.partly else found
+            return bindings.noted(m, found, frame.id, name, node) if m.partly else found
         bindings.note_unbound(m, name, node)
     outer = frame.enclosing if scope is None or name not in scope.globals else ()
     for owner in (*outer, frame.module_frame):
         found = get((owner, name))
         if found is not None and found.atoms:
-            return bindings.noted(m, found, name, node) if m.partly else found
+            return bindings.noted(m, found, owner, name, node) if m.partly else found
     focus = m.program.focus
     found = focus.arrived(m, frame.module_frame, name) if focus is not None else None
     if found is not None:
@@ -188,7 +188,6 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
 def _attribute(m: Machine, node: ast.Attribute) -> Value:
     base = evaluate(m, node.value)
     note_none(m, base, node.attr, node)
-    note_bare(m, base, node.attr, node)
     note_missing(m, base, node.attr, node)
     own = ownnames.read(m, node) if m.libraries.own is not None else None
     found = own or attributes.read(m, base, node.attr, node)

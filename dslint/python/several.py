@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 _NONE = Const(None)
-BARE = "module-of-bare-model"
 
 
 def without_none(atoms: frozenset[Atom]) -> frozenset[Atom]:
@@ -39,18 +38,6 @@ def note_none(m: Machine, base: Value, name: str, node: ast.AST) -> None:
     if _NONE in base.atoms and len(base.atoms) > 1 and base.varies & RANKED and not hasattr(None, name) and m.alive:
         path, given = f"builtins.None.{name}", m.frame.module
         m.events.append(Event(path, frozenset(("missing-object",)), node, given, base, {}, None, m.lanes, m.control))
-
-
-def note_bare(m: Machine, base: Value, name: str, node: ast.AST) -> None:
-    """Note that the model inside is asked of what is a wrapper on one way, and that model itself on another."""
-    if name != "module" or len(base.atoms) < 2 or not m.alive:
-        return
-    for atom in ordered(base.atoms):
-        inner = m.store.get((atom, name)) if isinstance(atom, Instance) else None
-        if inner is not None and inner.atoms & base.atoms:
-            given, tags = m.frame.module, frozenset((BARE,))
-            m.events.append(Event("torch.nn.Module.module", tags, node, given, base, {}, None, m.lanes, m.control))
-            return
 
 
 def of_each(m: Machine, atoms: frozenset[Atom], read: Callable[[Atom], Value]) -> Value:

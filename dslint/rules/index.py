@@ -7279,11 +7279,12 @@ RULES: tuple[RuleInfo, ...] = (
         name="module-of-bare-model",
         kind="script",
         severity="warning",
-        summary="`.module` of a model that a run of one process does not wrap: `AttributeError`, at a save as a rule",
+        summary="`.module` of what `accelerator.prepare` has returned: with one process the bare model, which has none",
         module="dslint.rules.script.dsl750_module_of_bare_model",
         markers=(
             "\\.module\\b",
-            "DataParallel|DDP\\(|\\.prepare\\(",
+            "\\.prepare\\(",
+            "accelerate",
         ),
         fix="none",
         since="0.1.0",
@@ -7310,7 +7311,7 @@ RULES: tuple[RuleInfo, ...] = (
         code="DSL752",
         name="endless-turns-of-empty-loader",
         kind="script",
-        severity="warning",
+        severity="info",
         summary="`while True` starts a loader anew that may have no batch on a rank: it hangs without a message",
         module="dslint.rules.script.dsl752_endless_turns_of_empty_loader",
         markers=(

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.bindings import UNBOUND
+from dslint.python.events import Event
+from dslint.python.varies import DIVERGENT
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught_on_way
 from dslint.rules.ranks.parted import function_around
@@ -41,6 +43,8 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first line that reads such a variable."""
@@ -52,11 +56,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         if event.receiver is None or event.may or not is_for_all(found) or asks_for_rank(found):
             continue
-        if event.lanes != full or is_caught_on_way(found, "NameError", "UnboundLocalError"):
+        if event.lanes != full or event.varies & DIVERGENT or is_caught_on_way(found, "NameError", "UnboundLocalError"):
             continue
         (name,) = event.arguments["name"].constants or ("",)
         scope = function_around(event.module, event.node) or event.module.tree
-        if (id(scope), name) in told:
+        if (id(scope), name) in told or _others_have_left(scope, event):
             continue
         told.add((id(scope), name))
         split = event.origins.get("name")
@@ -70,6 +74,30 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint=f"Give `{name}` a value on every rank, or use it under the same test",
             related=(split[0].location(split[1], "only the ranks of this test give it one"),) if split else (),
         )
+
+
+def _others_have_left(scope: ast.AST, event: Event) -> bool:
+    """Return whether a line above sends ranks away where a test around the read says so: both ask for one thing."""
+    asked: set[str] = set()
+    around = event.module.parents.get(event.node)
+    while around is not None and around is not scope:
+        asked |= _names(around.test) if isinstance(around, ast.If) else set()
+        around = event.module.parents.get(around)
+    line = getattr(event.node, "lineno", 0)
+    return any(
+        isinstance(node, ast.If)
+        and node.lineno < line
+        and isinstance(node.body[-1], _LEAVES)
+        and isinstance(node.test, ast.BoolOp)
+        and bool(_names(node.test) & asked)
+        for node in ast.walk(scope)
+    )
+
+
+def _names(test: ast.expr) -> set[str]:
+    found = {node.id if isinstance(node, ast.Name) else node.attr for node in ast.walk(test)
+             if isinstance(node, ast.Name | ast.Attribute)}  # fmt: skip
+    return found - {"args", "self", "cfg", "config"}
 
 
 _TRAIN = """\
@@ -127,6 +155,18 @@ for name in ("a", "b"):
 dist.destroy_process_group()
 """
 
+_REPORT = """\
+def report(rank, full):
+    if rank != 0 and not full:
+        return
+    if rank == 0:
+        folder = "out"
+    if full:
+        print("full")
+    else:
+        print(folder)
+"""
+
 EXAMPLES = (
     bad("the folder of the run", {"train.py": _TRAIN % (_OWN, "")}, "train.py:22 error"),
     bad("of the main process, by a helper", {
@@ -149,6 +189,12 @@ EXAMPLES = (
         'dist.get_rank() == 0', '    if int(os.environ["RANK"]) == 0:\n        results[name] = found')}),
     good("the others have left", {"run.py": _SCRIPT % (
         "dist.get_rank() == 0", "    if dist.get_rank() != 0:\n        continue\n    results[name] = found")}),
+    good("the others have left in this mode", {"run.py": (_SCRIPT % (
+        "dist.get_rank() == 0", "    print(found)\nreport(dist.get_rank(), \"FULL\" in os.environ)")).replace(
+        "dist.init", f"\n{_REPORT}\n\ndist.init", 1)}),
+    good("handed to a function under the same test", {"run.py": (_SCRIPT % (
+        "dist.get_rank() == 0", "    if dist.get_rank() == 0:\n        put(results, name, found)")).replace(
+        "dist.init", "\ndef put(held, name, found):\n    held[name] = found\n\n\ndist.init", 1)}),
     good("the exception is caught", {"run.py": _SCRIPT % (
         "dist.get_rank() == 0",
         "    try:\n        results[name] = found\n    except NameError:\n        pass")}),

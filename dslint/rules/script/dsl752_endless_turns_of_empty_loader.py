@@ -9,6 +9,8 @@ printed, and the other ranks wait in their first collective until the time of th
 
 **Fix.** Stop where the loader is empty: `if len(loader) == 0: raise ValueError(...)`, before the loop.
 
+It is a note: only a share smaller than a batch comes to it.
+
 **When it stays quiet.** A loader that keeps its last batch, or may keep it; a loop that may end, or does something else
 in each of its turns; code that asks for the length of the loader.
 
@@ -33,7 +35,7 @@ META = RuleMeta(
     code="DSL752",
     name="endless-turns-of-empty-loader",
     kind="script",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     summary="`while True` starts a loader anew that may have no batch on a rank: it hangs without a message",
     markers=(r"while (?:True|1)\b", r"drop_last", r"DataLoader"),
     references=("https://pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader",),
@@ -181,15 +183,15 @@ if __name__ == "__main__":
 _FROM, _FOR = "yield from loader", "for batch in loader:\n            yield batch"
 
 EXAMPLES = (
-    bad("yield from", {"train.py": _TRAIN % ("loader", _FROM, "True", "cycle(loader)")}, "train.py:9 warning"),
-    bad("a loop inside", {"train.py": _TRAIN % ("loader", _FOR, "True", "cycle(loader)")}, "train.py:9 warning"),
+    bad("yield from", {"train.py": _TRAIN % ("loader", _FROM, "True", "cycle(loader)")}, "train.py:9 info"),
+    bad("a loop inside", {"train.py": _TRAIN % ("loader", _FOR, "True", "cycle(loader)")}, "train.py:9 info"),
     bad("with a count of epochs", {"train.py": _TRAIN % (
-        "loader, epoch=0", _FOR + "\n        epoch += 1", "True", "iter(cycle(loader))")}, "train.py:9 warning"),
+        "loader, epoch=0", _FOR + "\n        epoch += 1", "True", "iter(cycle(loader))")}, "train.py:9 info"),
     bad("of an object", {"train.py": (_TRAIN % ("", "pass", "False", "Batches(data).each()")).replace(
         "def cycle():\n    while True:\n        pass\n",
         "class Batches:\n    def __init__(self, data):\n"
         "        self.loader = DataLoader(data, 32, sampler=DistributedSampler(data), drop_last=True)\n\n"
-        "    def each(self):\n        while True:\n            yield from self.loader\n")}, "train.py:13 warning"),
+        "    def each(self):\n        while True:\n            yield from self.loader\n")}, "train.py:13 info"),
     good("the last batch is kept", {"train.py": _TRAIN % ("loader", _FROM, "False", "cycle(loader)")}),
     good("asked before", {"train.py": _TRAIN % ("loader", _FROM, "True", "cycle(loader)\n    assert len(loader) > 0")}),
     good("a loop that ends", {"train.py": _TRAIN % (
