@@ -52,7 +52,7 @@ GROUPS = {
         " ranknames ownnames vocabulary"
     ),
     "Expressions and statements": (
-        "expressions connectives comparisons narrowing presence operators arithmetic texts comprehensions"
+        "expressions bindings connectives comparisons narrowing presence operators arithmetic texts comprehensions"
         " subscripts widths statements loops onceloops turns shares ranktexts exceptional exceptions contexts matching"
         " generators iterators"
     ),

@@ -9,6 +9,7 @@ from typing import Any
 from dslint.python import (
     arithmetic,
     attributes,
+    bindings,
     comparisons,
     connectives,
     containers,
@@ -85,15 +86,13 @@ def read_name(m: Machine, name: str, node: ast.AST) -> Value:
     if scope is None or name in scope.locals:
         found = get((frame.id, name))
         if found is not None and found.atoms:
-            return found
-    if scope is None or name not in scope.globals:
-        for outer in frame.enclosing:
-            found = get((outer, name))
-            if found is not None and found.atoms:
-                return found
-    found = get((frame.module_frame, name))
-    if found is not None and found.atoms:
-        return found
+            return bindings.noted(m, found, frame.id, name, node) if m.partly else found
+        bindings.note_unbound(m, name, node)
+    outer = frame.enclosing if scope is None or name not in scope.globals else ()
+    for owner in (*outer, frame.module_frame):
+        found = get((owner, name))
+        if found is not None and found.atoms:
+            return bindings.noted(m, found, owner, name, node) if m.partly else found
     focus = m.program.focus
     found = focus.arrived(m, frame.module_frame, name) if focus is not None else None
     if found is not None:

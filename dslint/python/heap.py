@@ -29,6 +29,7 @@ from dslint.python.values import (
 from dslint.python.varies import LOST
 
 if TYPE_CHECKING:
+    from dslint.python.bindings import Partly
     from dslint.python.generators import Waiting
     from dslint.python.launches import Launch
     from dslint.python.libraries import Libraries
@@ -189,6 +190,7 @@ class Heap:
         self.tries: list[tuple[int, list[Outcome]]] = []
         self.split: tuple[Module, ast.AST] | None = None  # the test whose ways meet just now
         self.asked: tuple[ast.AST | None, Value | None] | None = None
+        self.partly: dict[int, Partly] = {}  # values of names that only some ranks have bound (`bindings.py`)
 
     def chosen_from(self, first: Value, second: Value) -> object:
         """Return a new number of a value that is one of two, and keep which test decides, where one does."""

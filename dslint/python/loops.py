@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from dslint.python import containers, turns, writing
+from dslint.python import bindings, containers, turns, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
 from dslint.python.generators import run_generator, turns_of, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
@@ -115,7 +115,7 @@ def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], i
                 else value,
             )
         if old is None or new != old:
-            m.store.set(key, new)
+            m.store.set(key, bindings.marked(m, key, new, back, old))
             changed = True
         elif is_first_turn and (key[1] == LENGTH or not all(is_same(old, o.changes.get(key, old)) for o in back)):
             m.store.set(key, replace(new, number=None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import formulas
+from dslint.python import bindings, formulas
 from dslint.python.bars import same_items
 from dslint.python.events import Alt, Exit, Lost, Seq
 from dslint.python.heap import (
@@ -195,7 +195,7 @@ class Machine(Heap):
                 if key[1] == LENGTH:
                     bits = self.length_bits(key, outcomes, varies)
                     found = found.with_(bits, origin=self.split if bits & DIVERGENT else None)
-                self.store.set(key, found)
+                self.store.set(key, bindings.marked(self, key, found, outcomes, base))
 
     def length_bits(self, key: Key, outcomes: list[Outcome], varies: int) -> int:
         """Return by what a number of items differs that changes on some of the ways only that meet."""

@@ -20,7 +20,8 @@ _ALWAYS = frozenset(
 )
 # Code that gives a module names which do not stand there.
 _OPEN = re.compile(
-    r"\bglobals\(\)|\bexec\(|\bsys\.modules\b|\b__getattr__\b|\b__path__\b|\blocals\(\)|\bvars\(|\bsetattr\(__|"
+    r"\bglobals\(\)|\bexec\(|\bsys\.modules\b|(?m:^(?:def )?__getattr__\b|import.*\b__getattr__\b)|\b__path__\b|"
+    r"\blocals\(\)|\bvars\(|\bsetattr\(__|"
     r"\b_?[lL]azy\w*\(|\blazy_loader\b|\bimport_ipython\b|\bextend_path\b"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -13,6 +14,8 @@ from dslint.rules.runs import Happening
 # What catches every exception of a program.
 _ANY = frozenset(("Exception", "BaseException"))
 _NEAR = 0.65
+# What is loaded of a checkpoint, by its name.
+_FILE = re.compile(r"(?i)checkpoint|ckpt|state")
 
 
 def catches(handlers: Iterable[ast.ExceptHandler], *names: str) -> bool:
@@ -52,14 +55,20 @@ def is_caught_on_way(found: Happening, *names: str) -> bool:
 def compares_text(test: ast.AST, *starts: str) -> bool:
     """Return whether a test compares something with a text, as one that chooses among several does.
 
-    A comparison with one of the words `starts` asks how the script is started.
+    A comparison with one of the words `starts` asks how the script is started; `"optimizer" in checkpoint` asks what a
+    file holds.
     """
     for compare in ast.walk(test):
-        if isinstance(compare, ast.Compare):
+        if isinstance(compare, ast.Compare) and not _asks_file(compare):
             has_text = any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(compare))
             if has_text and not any(word in ast.unparse(compare) for word in starts):
                 return True
     return False
+
+
+def _asks_file(compare: ast.Compare) -> bool:
+    is_key = isinstance(compare.left, ast.Constant) and isinstance(compare.ops[0], ast.In | ast.NotIn)
+    return is_key and len(compare.ops) == 1 and _FILE.search(ast.unparse(compare.comparators[0])) is not None
 
 
 def near(name: str, names: Iterable[str]) -> str:

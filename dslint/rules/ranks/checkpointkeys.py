@@ -30,14 +30,31 @@ def keys_written(run: RunQuery, save: Event) -> frozenset[str] | None:
     return frozenset(keys)
 
 
+def some_keys_written(run: RunQuery, save: Event) -> frozenset[str]:
+    """Return keys that the dictionary which is saved certainly has in one of its forms: there may be others."""
+    found: set[str] = set()
+    for atom in instances(save.arguments.get("obj")):
+        module = run.machine.program.home_of(atom.node) if atom.cls == "builtins.dict" else None
+        if module is not None:
+            found |= {key for key in _given(module, atom.node) if isinstance(key, str)}
+    return frozenset(found)
+
+
 def _keys_of(module: Module, made: ast.AST) -> set[str] | None:
     """Return the keys of a dictionary display, with those that its variable gets in the same function."""
+    given = _given(module, made)
+    return None if any(not isinstance(text, str) for text in given) else {str(text) for text in given}
+
+
+def _given(module: Module, made: ast.AST) -> list[object]:
+    """Return the keys of a dictionary display or call, and what its variable gets; `None` for one that is not known."""
+    given: list[ast.AST | None]
     if isinstance(made, ast.Dict):
-        given: list[ast.AST | None] = list(made.keys)
-    elif isinstance(made, ast.Call) and not made.args and all(keyword.arg for keyword in made.keywords):
-        given = [ast.Constant(keyword.arg) for keyword in made.keywords]
+        given = list(made.keys)
+    elif isinstance(made, ast.Call) and not made.args:
+        given = [ast.Constant(keyword.arg) if keyword.arg else None for keyword in made.keywords]
     else:
-        return None
+        return [None]
     statement = module.parents.get(made)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     names = {ast.unparse(target) for target in targets}
@@ -49,8 +66,7 @@ def _keys_of(module: Module, made: ast.AST) -> set[str] | None:
             given += [None] if ast.unparse(node.func.value) in names else []
         elif isinstance(node, ast.AugAssign) and ast.unparse(node.target) in names:
             given.append(None)
-    texts = [key.value if isinstance(key, ast.Constant) else None for key in given]
-    return None if any(not isinstance(text, str) for text in texts) else {str(text) for text in texts}
+    return [key.value if isinstance(key, ast.Constant) else None for key in given]
 
 
 def reads(load: Event) -> Iterator[tuple[str, ast.Subscript]]:
@@ -89,6 +105,11 @@ def _asked(scope: ast.AST, held: set[str]) -> Iterator[str]:
             key = node.slice if ast.unparse(node.value) in held else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             yield key.value
+
+
+def is_tried(event: Event) -> bool:
+    """Return whether a call stands in a `try` of its function whose handlers take what it raises."""
+    return _is_tried(event.module, event.node)
 
 
 def _is_tried(module: Module, node: ast.AST) -> bool:

@@ -156,8 +156,8 @@ def keys_read(module: Module, call: ast.AST) -> frozenset[str]:
     found: set[str] = set()
     for node in module.nodes_of(ast.Subscript, ast.Call, ast.Compare) if names else ():
         key: ast.AST | None = None
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in names:
-            key = node.slice
+        if isinstance(node, ast.Subscript):
+            key = node.slice if isinstance(node.ctx, ast.Load) and ast.unparse(node.value) in names else None
         elif isinstance(node, ast.Compare) and len(node.ops) == 1 and ast.unparse(node.comparators[0]) in names:
             key = node.left if isinstance(node.ops[0], ast.In) else None
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):

@@ -28,6 +28,7 @@ from dslint.python.queries.modulenames import ModuleNames, home_of
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught, near
+from dslint.rules.names.projectmodules import MADE, ProjectModules
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -43,8 +44,6 @@ META = RuleMeta(
 _CAUGHT = ("ImportError", "ModuleNotFoundError")
 # Tests that ask what is there, or who reads the file.
 _ASKS = re.compile(r"(?i)TYPE_CHECKING|available|installed|version|platform|find_spec|has_|exists|import|support")
-# Modules that a build makes.
-_MADE = re.compile(r"(?i)_?version$|_pb2(?:_grpc)?$|^_C$|_cuda$|_ext$|_cpp$|build|generated")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -64,6 +63,7 @@ class _Imports:
     def __init__(self, run: RunQuery) -> None:
         self._program = run.machine.program
         self._names = ModuleNames(self._program)
+        self._modules = ProjectModules(self._program, self._names)
 
     def missing(self, module: Module, node: ast.ImportFrom | ast.Import) -> Iterator[tuple[str, Module | None]]:
         """Yield what is not there, in words, and the module that lacks it."""
@@ -81,7 +81,7 @@ class _Imports:
                 yield from self._names_of(module, node, home)
 
     def _names_of(self, module: Module, node: ast.ImportFrom, home: str) -> Iterator[tuple[str, Module | None]]:
-        owners = self._owners(module, home)
+        owners = self._modules.owners(module, home)
         if not owners:
             return
         known: set[str] = set()
@@ -92,49 +92,11 @@ class _Imports:
             known |= names
         for alias in node.names:
             name = alias.name
-            if name == "*" or name in known or any(self._is_part(owner, name) for owner in owners):
+            if name == "*" or name in known or any(self._modules.is_part(owner, name) for owner in owners):
                 continue
             if not self._names.is_set(name):
                 lacks = f"`{_shown(owners[0])}` has no `{name}`"
                 yield f"{lacks}: `ImportError` when a run reaches this import{near(name, known)}", owners[0]
-
-    def _owners(self, module: Module, home: str) -> list[Module]:
-        """Return the modules of the project that an import may mean; none where nobody knows which."""
-        found = self._program.named(module, home)
-        if found is None:
-            return []
-        if home.startswith("."):
-            return [found]
-        root = self._program.files.root(module.absolute)
-        owners = {found}
-        for base in self._folders(module, root):
-            path = self._program.asked("module", base, root, f".{home}")
-            other = self._program.load(path) if path else None
-            if path and other is None:
-                return []
-            owners |= {other} if other is not None else set()
-        return [found, *sorted(owners - {found}, key=lambda owner: owner.path)]
-
-    def _folders(self, module: Module, root: str) -> list[str]:
-        """Return the folders where Python may look: those above the file and above the script, and `src`."""
-        found = {posixpath.join(root, "src"): None}
-        for start in (module.absolute, self._program.main):
-            folder = posixpath.dirname(start)
-            while (folder + "/").startswith(root.rstrip("/") + "/"):
-                found[folder] = None
-                folder = posixpath.dirname(folder)
-        return list(found)
-
-    def _is_part(self, owner: Module, name: str) -> bool:
-        """Return whether a package has a part of that name, or something makes one."""
-        if not owner.is_package:
-            return False
-        folder = posixpath.dirname(owner.absolute)
-        return (
-            self._names.submodule(folder, name)
-            or self._names.is_ignored(f"{folder}/{name}")
-            or bool(_MADE.search(name))
-        )
 
     def _gone(self, module: Module, home: str) -> str:
         """Return the submodule of a package of the project that is not there; empty where nobody knows."""
@@ -153,7 +115,7 @@ class _Imports:
                 continue
             name = parts[end - 1]
             is_made = self._names.submodule(folder, name) or self._names.is_ignored(f"{folder}/{name}")
-            return "" if is_made or _MADE.search(name) else ("." * level + ".".join(parts[:end]))
+            return "" if is_made or MADE.search(name) else ("." * level + ".".join(parts[:end]))
         return ""
 
     def _folder(self, module: Module, outer: str) -> str | None:
@@ -167,7 +129,7 @@ class _Imports:
         path = self._program.resolve(module, outer)
         if not path:
             return ""
-        owners = self._owners(module, outer)
+        owners = self._modules.owners(module, outer)
         if len(owners) != 1 or not owners[0].is_package or self._names.of(owners[0]) is None:
             return None
         return posixpath.dirname(path)

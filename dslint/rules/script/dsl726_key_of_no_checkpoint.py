@@ -19,14 +19,13 @@ raises `KeyError: 'scheduler'`; with the key that was written it gives the state
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ranks.checkpointkeys import keys_written, reads
-from dslint.rules.ranks.savedweights import Files, is_same_file
+from dslint.rules.ranks.ownfiles import own_saves
+from dslint.rules.ranks.savedweights import Files
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -40,9 +39,6 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="what a dictionary lacks needs no run of several ranks",
 )
-# What a checkpoint says of its run: where such keys are read, too, the file is one of the own.
-_OF_RUN = re.compile(r"(?i)epoch|step|iter|optim|sched|scaler|best")
-_COMMON = 2
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -53,7 +49,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     written = {save: keys_written(run, save) for save in saves} if loads else {}
     for load in loads:
         wanted = list(reads(load))
-        own = _own(files, load, written, {key for key, _ in wanted}) if files is not None and wanted else []
+        own = own_saves(files, load, written, {key for key, _ in wanted}) if files is not None and wanted else []
         if not own or any(written[save] is None for save in own):
             continue
         known = frozenset(key for save in own for key in written[save] or ())
@@ -72,18 +68,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
                         run.location(own[0].module, own[0].node, f"saved with {_listed(known)}"),
                     ),
                 )
-
-
-def _own(files: Files, load: Event, saves: dict[Event, frozenset[str] | None], wanted: set[str]) -> list[Event]:
-    """Return the saves that have written the file: of the same name, or with so many of the keys that are read."""
-    same = [save for save in saves if is_same_file(files.name(save), files.name(load))]
-    if same:
-        return same
-    named = files.name(load)
-    found = [save for save in saves if not (named and files.name(save))]
-    common = [wanted & (saves[save] or frozenset()) for save in found]
-    is_own = any(_OF_RUN.search(key) for keys in common for key in keys)
-    return found if is_own and max(map(len, common)) >= _COMMON else []
 
 
 def _listed(keys: frozenset[str]) -> str:
