@@ -7227,6 +7227,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL771",
+        name="best-forgotten-by-resume",
+        kind="script",
+        severity="warning",
+        summary="a resume begins with no best metric: the first evaluation after it overwrites the best checkpoint",
+        module="dslint.rules.script.dsl771_best_forgotten_by_resume",
+        markers=(
+            "torch|deepspeed|accelerat",
+            "(?i)best|max_|min_|lowest|highest",
+            "load_(?:state|checkpoint)",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
