@@ -7261,6 +7261,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL772",
+        name="gpus-taken-for-processes",
+        kind="script",
+        severity="warning",
+        summary="a batch or a rate is computed with the GPUs of one machine, where the number of processes is meant",
+        module="dslint.rules.script.dsl772_gpus_taken_for_processes",
+        markers=(
+            "device_count\\(",
+            "DistributedSampler|accelerat|TrainingArguments|init_process_group",
+            "[*/]",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL773",
         name="augmentations-alike",
         kind="script",
