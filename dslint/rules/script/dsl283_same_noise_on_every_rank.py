@@ -28,7 +28,7 @@ from dslint.python.events import Call, Event, Loop, events
 from dslint.python.values import Function
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ranks.ownseeds import PARALLEL
+from dslint.rules.ranks.ownseeds import PARALLEL, common_seeds
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.lightnings import has_several, trainers
 
@@ -57,7 +57,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process:
         return
     yield from _samples(run)
-    seeds = _seeds(run) if run.has("wraps-model", "prepares", "makes-engine") or _is_lightning(run) else []
+    seeds = common_seeds(run) if run.has("wraps-model", "prepares", "makes-engine") or _is_lightning(run) else []
     if not seeds or run.entries[0].module.search(PARALLEL):
         return
     loops = {
@@ -93,7 +93,7 @@ def _samples(run: RunQuery) -> Iterator[Finding]:
     if run.has("backward", "engine-backward", "trainer-train") or not run.has("starts-group", "prepares"):
         return
     full = run.machine.worlds.full
-    same = RANDOM if _seeds(run) else 0
+    same = RANDOM if common_seeds(run) else 0
     for found in run.happenings("draws"):
         event, loops = found.event, [node for node in found.around if isinstance(node, Loop)]
         drawn = run.machine.varies(event.result) if event.result is not None else LOST
@@ -138,22 +138,6 @@ def _is_copy(event: Event, same: int) -> bool:
         and any(not varies & (_OWN & ~same) for varies in bits)
         and event.arguments.keys() >= event.snapshot.keys()
     )
-
-
-def _seeds(run: RunQuery) -> list[Event]:
-    """Return the calls that seed torch; nothing where one of them seeds each rank for itself."""
-    found = []
-    for event in (h.event for h in run.happenings("seeds")):
-        if event.api.startswith(("numpy.", "random.")) or "Generator" in event.api:
-            continue
-        row = run.machine.libraries.function(event.api)
-        own = event.arguments.get(str(row.extra.get("per_rank"))) if row is not None else None
-        if event.open or not event.arguments or (own is not None and own.constants != (False,)):
-            return []
-        if any(varies & _OWN for varies, _, _ in event.snapshot.values()) or event.lanes != run.machine.worlds.full:
-            return []
-        found.append(event)
-    return found
 
 
 def _is_lightning(run: RunQuery) -> bool:
