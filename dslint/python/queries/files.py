@@ -25,7 +25,7 @@ _WAITS = re.compile(
 )
 _LOOKS = re.compile(r"(?i)exist|is_?file|is_?dir")
 _RANKED = re.compile(r"(?i)rank|is_?main|master|primary|leader")
-_LISTS = frozenset({"glob", "rglob", "iterdir", "listdir", "scandir", "walk", "iglob"})
+_LISTS = frozenset({"glob", "rglob", "iterdir", "listdir", "scandir", "walk", "iglob", "get_last_checkpoint"})
 # Ranks wait here for others of some group, which may be all.
 _MEETS = frozenset({"barrier", "collective", "object-collective", "point-to-point"})
 _TURNS = frozenset({"main-first", "local-main-first"})

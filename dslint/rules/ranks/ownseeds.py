@@ -8,10 +8,12 @@ from dslint.python.events import Event
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, LOST, RANDOM, RANK, RANKED
 from dslint.rules.runs import RunQuery
 
+# A mesh of more than one dimension, or of a shape that stands elsewhere: along one of them ranks may share their data.
+# One of a single dimension, `init_device_mesh("cuda", (world,))`, only says where parameters are sharded.
+MESHES = r"init_device_mesh\s*\((?!\s*[\w.\"']+\s*,\s*(?:mesh_shape\s*=\s*)?\(\s*[\w.]+(?:\(\))?\s*,?\s*\))"
 # Ranks that hold parts of one model draw alike.
 PARALLEL = re.compile(
-    r"(?:sequence|tensor|pipeline|context)_?parallel|\b[tsp]p_size|ulysses|PipelineModule|\bmpu\b|init_device_mesh",
-    re.I,
+    r"(?:sequence|tensor|pipeline|context)_?parallel|\b[tsp]p_size|ulysses|PipelineModule|\bmpu\b|" + MESHES, re.I
 )
 _OWN = RANKED | RANDOM | CLOCK | HOST | LOST | DATA
 

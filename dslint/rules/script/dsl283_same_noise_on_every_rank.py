@@ -195,6 +195,7 @@ def main(data):
 if __name__ == "__main__":
     main([])
 """
+_MESH = 'mesh = dist.device_mesh.init_device_mesh("cuda", %s)'
 _ACCELERATE = """\
 import torch
 from accelerate import Accelerator
@@ -281,6 +282,10 @@ def main(net, steps, seed, out):
 EXAMPLES = (
     bad("noise in a helper of the step", {"train.py": _TRAIN % ("", "")}, at="train.py:8 warning"),
     bad("masks", {"train.py": (_TRAIN % ("", "")).replace("randn_like", "rand_like")}, at="train.py:8 warning"),
+    bad(
+        "with a mesh of one dimension", {"train.py": _TRAIN % ("", _MESH % "(dist.get_world_size(),)")}, at="train.py:8"
+    ),
+    good("ranks that may hold parts of one model", {"train.py": _TRAIN % ("", _MESH % "(2, 4)")}),
     bad("in a class, with accelerate", {"train.py": _ACCELERATE % ""}, at="train.py:17 warning"),
     bad("samples of one seed", {"sample.py": _SAMPLE % ("seed", "{rank}-{turn}")}, at="sample.py:18 warning"),
     good("samples of a seed for each rank", {"sample.py": _SAMPLE % ("seed + rank", "{rank}-{turn}")}),

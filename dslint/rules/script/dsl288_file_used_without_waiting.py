@@ -285,6 +285,19 @@ def main(args):
 )
 _BARRIER = "    dist.barrier()\n"
 
+_LAST = """\
+import os
+
+import torch
+from transformers.trainer_utils import get_last_checkpoint
+
+rank = int(os.environ["RANK"])
+if %s:
+    os.makedirs("out", exist_ok=True)
+
+last = get_last_checkpoint("out")
+torch.ones(1)
+"""
 EXAMPLES = (
     bad("a file that rank 0 computes once", {"train.py": _GRAPH % ""}, "train.py:16"),
     bad(
@@ -297,6 +310,8 @@ EXAMPLES = (
     bad("a file that was fetched, or one that was there", {"train.py": _LINKS % ""}, "train.py:25"),
     bad("a text that names one of two files", {"train.py": _OLDER % ""}, "train.py:16"),
     bad("one of two files that a function reads", {"train.py": _TWO % "last"}, "train.py:10"),
+    bad("the last checkpoint in a folder that rank 0 makes", {"train.py": _LAST % "rank == 0"}, "train.py:10"),
+    good("the last checkpoint in a folder that all make", {"train.py": _LAST % "rank >= 0"}),
     good("a barrier in between", {
         "train.py": _GRAPH % _BARRIER, "merge.py": _MERGE % _BARRIER, "start.py": _REMOVED % _BARRIER,
         "parts.py": _PARTS % "", "infer.py": _INFER % _BARRIER, "links.py": _LINKS % _BARRIER,
