@@ -33,7 +33,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DIVERGENT, LOST, RANKED
+from dslint.python.varies import DIVERGENT, LOST, RANKED, UNMODELLED
 
 # What checkpoints call the number of steps or epochs that are done.
 _PROGRESS = re.compile(
@@ -161,7 +161,7 @@ def _progress(m: Machine, key: Value, found: Value) -> Value:
     name = atom.value if isinstance(atom, Const) else None
     if not isinstance(name, str) or not _PROGRESS.fullmatch(name) or not m.varies(found) & DIVERGENT:
         return found
-    return unknown(OPAQUE, f"`{name}` of an object", (m.varies(found) & ~DIVERGENT) | LOST)
+    return unknown(OPAQUE, f"`{name}` of an object", (m.varies(found) & ~DIVERGENT) | UNMODELLED)
 
 
 def _library_items(m: Machine, atom: Instance) -> Value | None:
