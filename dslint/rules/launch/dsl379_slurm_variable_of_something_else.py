@@ -42,7 +42,7 @@ META = RuleMeta(
 _SCRIPT = {"train.py": "print()\n"}
 _HEAD = (
     "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
-    'HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+    'export HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
 )
 _INNER = (
     "srun bash -c 'torchrun --nnodes=%s --node_rank=%s --nproc_per_node=%s --master_addr=$HEAD --master_port=29500"

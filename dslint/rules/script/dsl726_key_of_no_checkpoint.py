@@ -158,7 +158,8 @@ EXAMPLES = (
         'if scheduler is not None:\n        state["scheduler"] = scheduler.state_dict()', _LOADS)}),
     good("asked for first", {"train.py": _TRAIN % ("", f'if "scheduler" in checkpoint:\n        {_LOADS}')}),
     good("keys that nobody can read", {"train.py": _TRAIN % ("state.update(scheduler.extra)", _LOADS)}),
-    good("a file of somebody else", {"train.py": (_TRAIN % ("", "")).replace(
-        "    dist.init_process_group", "    net.load_state_dict(torch.load(args.weights)['scheduler'])\n"
+    good("a file of somebody else", {"train.py": (_TRAIN % (
+        'state["scheduler"] = scheduler.state_dict()', _LOADS)).replace(
+        "    dist.init_process_group", "    net.load_state_dict(torch.load(args.weights)['teacher'])\n"
         "    dist.init_process_group")}),
 )  # fmt: skip
