@@ -19,5 +19,6 @@ DS_BUILD_OPS=0 install --no-build-isolation "deepspeed==0.19.8"
 install -e '.[test]'
 wait "$compiling"
 compile -j 2
-# By file: what a module prepares for its tests is made once. The longest come first (tests/conftest.py).
-PATH="$PWD/$VENV/bin:$VENV/bin:$PATH" exec "$VENV/bin/python" -m pytest -n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder "$@"
+# By file: what a module prepares for its tests is made once. The longest come first (tests/conftest.py). Three on two
+# cores: many tests wait for processes that they have started.
+PATH="$PWD/$VENV/bin:$VENV/bin:$PATH" exec "$VENV/bin/python" -m pytest -n "${JOBS:-3}" --dist loadfile --no-loadscope-reorder "$@"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from dslint.python.events import Event, Loop
-from dslint.rules.ranks.ownseeds import MESHES
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.lightnings import adds_sampler as trainer_adds_sampler
 from dslint.rules.training.plateaus import instances
@@ -15,7 +14,7 @@ _WRAPS = ("wraps-model", "makes-engine", "prepares", "wraps-optimizer")
 _TRAINS = ("backward", "engine-backward")
 PARALLEL = re.compile(
     r"(?:sequence|tensor|pipeline|model|context|expert)_?parallel(?!\.\w*DataParallel)|autotp|\b[tsp]p_size|ulysses|"
-    r"PipelineModule|\bmpu\b|DeviceMesh|\brpc\b|" + MESHES,
+    r"PipelineModule|\bmpu\b|DeviceMesh|init_device_mesh|\brpc\b",
     re.I,
 )
 

@@ -5,17 +5,33 @@ from __future__ import annotations
 import re
 
 from dslint.python.events import Event
+from dslint.python.values import Tuple
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, LOST, RANDOM, RANK, RANKED
 from dslint.rules.runs import RunQuery
 
-# A mesh of more than one dimension, or of a shape that stands elsewhere: along one of them ranks may share their data.
-# One of a single dimension, `init_device_mesh("cuda", (world,))`, only says where parameters are sharded.
-MESHES = r"init_device_mesh\s*\((?!\s*[\w.\"']+\s*,\s*(?:mesh_shape\s*=\s*)?\(\s*[\w.]+(?:\(\))?\s*,?\s*\))"
-# Ranks that hold parts of one model draw alike.
-PARALLEL = re.compile(
-    r"(?:sequence|tensor|pipeline|context)_?parallel|\b[tsp]p_size|ulysses|PipelineModule|\bmpu\b|" + MESHES, re.I
+_PARALLEL = re.compile(
+    r"(?:sequence|tensor|pipeline|context)_?parallel|\b[tsp]p_size|ulysses|PipelineModule|\bmpu\b", re.I
 )
+_MESH, _MAKES_MESH = re.compile(r"init_device_mesh"), "torch.distributed.init_device_mesh"
 _OWN = RANKED | RANDOM | CLOCK | HOST | LOST | DATA
+
+
+def must_draw_alike(run: RunQuery) -> bool:
+    """Return whether ranks may have to draw alike: they hold parts of one model, as words of the script say, or a mesh.
+
+    A mesh of one dimension, `init_device_mesh("cuda", (world,))`, only says where parameters are sharded.
+    """
+    module = run.entries[0].module
+    if module.search(_PARALLEL):
+        return True
+    made = [h.event for h in run.happenings("makes-group") if h.event.api == _MAKES_MESH]
+    return bool(module.search(_MESH)) and not (made and all(map(_has_one_dimension, made)))
+
+
+def _has_one_dimension(event: Event) -> bool:
+    shape = event.arguments.get("mesh_shape")
+    atom = shape.single if shape is not None else None
+    return isinstance(atom, Tuple) and len(atom.items) == 1 and not event.open
 
 
 def is_own_seed(event: Event) -> bool:
@@ -27,7 +43,7 @@ def is_own_seed(event: Event) -> bool:
 def common_seeds(run: RunQuery) -> list[Event]:
     """Return the calls that seed torch; nothing where one of them seeds each rank for itself."""
     found = []
-    for event in (h.event for h in run.happenings("seeds")):
+    for event in (h.event for h in run.occurrences("seeds")):  # a helper may seed twice
         if event.api.startswith(("numpy.", "random.")) or "Generator" in event.api:
             continue
         row = run.machine.libraries.function(event.api)

@@ -28,7 +28,7 @@ from dslint.python.events import Call, Event, Loop, events
 from dslint.python.values import Function
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ranks.ownseeds import PARALLEL, common_seeds
+from dslint.rules.ranks.ownseeds import common_seeds, must_draw_alike
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.lightnings import has_several, trainers
 
@@ -58,7 +58,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     yield from _samples(run)
     seeds = common_seeds(run) if run.has("wraps-model", "prepares", "makes-engine") or _is_lightning(run) else []
-    if not seeds or run.entries[0].module.search(PARALLEL):
+    if not seeds or must_draw_alike(run):
         return
     loops = {
         id(loop.node)
@@ -292,6 +292,14 @@ EXAMPLES = (
     good(
         "a seed for each rank once the model is made",
         {"train.py": _TRAIN % ("", "torch.manual_seed(3 + dist.get_rank())")},
+    ),
+    good(
+        "a helper that seeds again, by the rank",
+        {
+            "train.py": (_TRAIN % ("", "seeded(3 + dist.get_rank())"))
+            .replace("torch.manual_seed(3)", "seeded(3)")
+            .replace("def main(", "def seeded(number):\n    torch.manual_seed(number)\n\n\ndef main(")
+        },
     ),
     good("a generator of the rank", {"train.py": _TRAIN % (", generator=generator", "")}),
     good("the library adds the rank", {"train.py": _ACCELERATE % ", device_specific=True"}),

@@ -25,7 +25,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, Node
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ranks.ownseeds import PARALLEL, is_own_seed
+from dslint.rules.ranks.ownseeds import is_own_seed, must_draw_alike
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -45,7 +45,7 @@ _TRAINS = ("backward", "engine-backward", "gives-loss", "trainer-train")
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the last seed of torch, of NumPy or of `random` that all ranks share, after one of each rank's own."""
-    if run.context.is_one_process or not run.has(*_TRAINS) or run.entries[0].module.search(PARALLEL):
+    if run.context.is_one_process or not run.has(*_TRAINS) or must_draw_alike(run):
         return
     for order in run.ordered:
         last: dict[str, tuple[Event, tuple[Node, ...]]] = {}

@@ -35,7 +35,7 @@ from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.undivided import draws
-from dslint.rules.ranks.ownseeds import PARALLEL, common_seeds
+from dslint.rules.ranks.ownseeds import common_seeds, must_draw_alike
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import instances
 
@@ -65,7 +65,7 @@ _USUAL = re.compile(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the seed of all ranks where a divided loader has workers that draw."""
-    if run.context.is_one_process or run.entries[0].module.search(PARALLEL):
+    if run.context.is_one_process or must_draw_alike(run):
         return
     # The workers ask the generator of the CPU.
     seeds = [event for event in common_seeds(run) if not event.api.startswith("torch.cuda.")]
