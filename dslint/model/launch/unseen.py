@@ -28,9 +28,9 @@ _COMMON = re.compile(
     r"(?:SLURM|PBS|LSB|CUDA|NVIDIA|CONDA|XDG|LC|HF|WANDB|NCCL|OMP)_\w+|PATH|HOME|USER|SHELL|PWD|LANG|TERM|HOSTNAME"
     r"|TMPDIR|LOGNAME|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV|EDITOR|SCRATCH|WORK|RANDOM|SECONDS|LINENO|IFS|OPTARG"
 )
-_ALL_EXPORTED = re.compile(r"\bset\s+-\w*a|\bset\s+-o\s+allexport")
-_SOURCES = re.compile(r"^[ \t]*(?:source|\.)[ \t]+(?P<file>\S+)", re.MULTILINE)
-_KNOWN_SOURCE = re.compile(r"activate|bashrc|profile|conda\.sh|/etc/|modules?|setvars")
+_ALL_EXPORTED = re.compile(r"\bset\s+-\w*a|\ballexport\b|\bexport\s+[\"']?\$")
+_SOURCES = re.compile(r"(?:^|[;&|({]|\bthen\b|\bdo\b)[ \t]*(?:source|\.)[ \t]+(?P<file>\S+)", re.MULTILINE)
+_KNOWN_SOURCE = re.compile(r"activate|bashrc|profile|conda\.sh|/etc/|setvars|/modules?/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ def _asked(doc: LaunchDoc, quoted: Node) -> Iterator[tuple[str, int]]:
         sets = rf"(?<![\w-]){name}\+?=|\b(?:for|read|select)\b[^\n;]*\b{name}\b|\bmapfile\b[^\n;]*\b{name}\b"
         if _COMMON.fullmatch(name) or (found["rest"] or "").startswith((":-", "-", ":=", "=", ":+", "+", ":?", "?")):
             continue
-        if not re.search(sets, body) and "source " not in body:
+        if not re.search(sets, body) and not re.search(r"\bsource |(?:^|[\s;&'])\. |\beval\b|\bgetopts\b", body):
             yield name, span.start + found.start("braced" if found["braced"] else "plain")
 
 
 def _assigned(doc: LaunchDoc, name: str, program: Node) -> tuple[Location, bool] | None:
     """Where the shell sets a variable before a command that does not find it; ``None`` where it may be exported."""
     text, start = doc.shell.text, doc.shell.local(program).start
-    exports = rf"\b(?:export|declare[ \t]+-\w*x\w*|typeset[ \t]+-\w*x\w*)\b[^\n;|&]*(?<![\w$]){name}(?!\w)"
+    exports = rf"\b(?:export|declare[ \t]+-\w*x\w*|typeset[ \t]+-\w*x\w*)\b(?:[^\n;|&]|\\\n)*(?<![\w$]){name}(?!\w)"
     handed_on = rf"(?<![\w${{]){name}\b"
     if re.search(exports, text) or re.search(handed_on, _without_quotes(doc, program)):
         return None

@@ -9,8 +9,9 @@ and looks like chance.
 **Fix.** `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`, or `torchrun --standalone`.
 
 **When it stays quiet.** For jobs that have a node for themselves (`--exclusive`, `--mem=0`, eight GPUs, several nodes),
-that run one after the other (`%1`, `--dependency`), and whose GPUs nobody states. Jobs of four GPUs are a note: a
-node may have no more.
+that run one after the other (`%1`, `--dependency`), whose GPUs nobody states, and whose call names a node, hands over
+variables or takes options from one. Jobs of four GPUs are a note, since a node may have no more, and so are those of a
+loop.
 
 **Evidence.** torch 2.13: the second `TCPStore` on a port raises `DistNetworkError`. Slurm's manual (`--exclusive`):
 jobs share nodes unless somebody says otherwise. https://github.com/catalyst-team/catalyst/pull/716
@@ -81,6 +82,11 @@ EXAMPLES = (
     good("a whole node", _array(_FIXED.replace("node=2", "node=8"), 8)),
     good("nobody else", _array("#SBATCH --exclusive\n" + _FIXED)),
     good("one after the other", _array(_FIXED, 2, "--array=0-11%1")),
+    good("a port for each task", _array("case $SLURM_ARRAY_TASK_ID in\n0) P=29501 ;;\n1) P=29502 ;;\nesac\n"
+                                       + _FIXED.replace("$MASTER_PORT", "$P"))),
+    good("an array of one", _array(_FIXED, 2, "--array=0-0")),
+    good("a host of its own", {"job.pbs": "#!/bin/bash\n#PBS -J 0-9\n#PBS -l select=1:ngpus=2 -l place=scatter:excl\n"
+                               + _FIXED, **_SCRIPT, "run.sh": "qsub job.pbs\n"}),
     good("one job", _array(_FIXED, 2, "--array=3")),
     good("several nodes", {"job.sbatch": (_JOB % ("--array=0-3", 2, "srun " + _FIXED)).replace("nodes=1", "nodes=2"),
                            **_SCRIPT}, select="DSL396"),
@@ -93,8 +99,16 @@ _ARRAYS = (
     re.compile(r"^#PBS[ \t]+-[Jt][ \t]+(?P<tasks>[\d,:-]+)(?P<most>%\d+)?", re.MULTILINE),
     re.compile(r"^#BSUB[ \t]+-J[ \t]+[\"']?\w+\[(?P<tasks>[\d,:-]+)\](?P<most>%\d+)?", re.MULTILINE),
 )
-_ALONE = re.compile(r"^#(?:SBATCH|PBS|BSUB)\b[^\n]*(?:--exclusive(?!=)|--mem[= ]0\b|[= ,]excl\b|\s-x\b)", re.MULTILINE)
-_IN_TURN = re.compile(r"--dependency|\s-d[ =]|--wait\b|\s-W\b|--exclusive\b")
+_ALONE = re.compile(
+    r"^#(?:SBATCH|PBS|BSUB)\b[^\n]*"
+    r"(?:--exclusive(?!=)|--mem[= ]0\b|[:= ,]excl(?:host)?\b|\s-x\b|--dependency[= ]singleton)",
+    re.MULTILINE,
+)
+# One after the other, on a node that the call names, with variables that it hands over, or with options in a variable.
+_IN_TURN = re.compile(
+    r"--dependency|\s-d[ =]|--wait\b|\s-W\b|--exclusive\b|--nodelist\b|\s-w\b|--export\b|\s-v\s"
+    r"|\s[\"']?\$\w+[^/]*\s\S+\.\w+"
+)
 _LAUNCHERS = ("torchrun", "deepspeed", "accelerate", "srun")
 _MAY_FILL, _FILLS = 4, 8
 
@@ -121,7 +135,12 @@ def _told(command: LaunchCommand, why: Location | None, jobs: str, at: Location 
     gpus = machine_gpus(command).get_or(0)
     is_small = 0 < gpus < _FILLS and command.nodes.get_or(2) == 1 and command.launcher in _LAUNCHERS
     port = _port(command)
-    if not is_small or port is None or (command.launcher == "srun" and command.world_size.get_or(1) < 2):
+    if (
+        not is_small
+        or port is None
+        or command.conditions
+        or (command.launcher == "srun" and command.world_size.get_or(1) < 2)
+    ):
         return
     number, place = port
     yield META.finding(
@@ -129,7 +148,7 @@ def _told(command: LaunchCommand, why: Location | None, jobs: str, at: Location 
         f"{jobs} that share a node all take port {number}: the first one gets it, the others stop or hang",
         hint="Compute the port from the number of the job, or use `torchrun --standalone`",
         related=(*((why,) if why is not None else ()), *place_in_script(command)),
-        severity=Severity.INFO if gpus == _MAY_FILL else None,
+        severity=Severity.INFO if gpus == _MAY_FILL or at is not None else None,
         facts={"port": number},
     )
 
@@ -146,7 +165,7 @@ def _array_of(doc: LaunchDoc) -> Location | None:
     for pattern in _ARRAYS if doc.shell.anchor is None else ():
         found = pattern.search(doc.shell.text)
         if found is not None:
-            is_several = "-" in found["tasks"] or "," in found["tasks"]
+            is_several = re.fullmatch(r"(\d+)(?:-\1)?(?::\d+)?", found["tasks"]) is None
             span = doc.shell.source_span(found.start(), found.end())
             place = doc.source.location(span, "several jobs")
             return place if is_several and found["most"] != "%1" else None
@@ -160,7 +179,9 @@ def _submits_in_loop(doc: LaunchDoc, place: Location) -> Location | None:
     loop = next((node for node in nodes if node.type in LOOPS), None)
     if command is None or loop is None:
         return None
-    words = doc.shell.raw(command)
+    words, turns = doc.shell.raw(command), doc.shell.raw(loop)
+    if loop.type == "while_statement" or re.search(r"\bbreak\b|PORT=|\bwait\b", turns):
+        return None
     if not re.match(r"(?:\S*/)?(?:sbatch|qsub)\s", words) or _IN_TURN.search(words):
         return None
     start = doc.shell.span(loop).start

@@ -92,6 +92,8 @@ _HANDS_OVER = re.compile(
     rf"|^[ \t]*(?:\w+=\S*[ \t]+)*(?P<before>{_OWN_NAME})[ \t]+(?:\w+=\S*[ \t]+)*(?:sbatch|qsub)\b",
     re.MULTILINE,
 )
+# The job is asked to run on a host of that name, or its command stands in the same line.
+_ELSEWHERE = re.compile(r"--wrap\b|--nodelist\b|\s-w\b")
 _ELSE = re.compile(r":?[-=]\$|:-|\|\|")
 _OPTION = re.compile(r"--?(?:master[-_]addr\w*|rdzv[-_]endpoint|main[-_]process[-_]ip|dist[-_]url|\w*init[-_]method)")
 # What reads the variable itself: torchrun and its kin hand out an address of their own.
@@ -128,6 +130,8 @@ def _handed_over(doc: LaunchDoc) -> Iterator[Finding]:
     if doc.shell.anchor is not None or re.search(r"^#(?:SBATCH|PBS)\b", text, re.MULTILINE):
         return
     for found in _HANDS_OVER.finditer(text):
+        if _ELSEWHERE.search(text[found.start() :].partition("\n")[0]):
+            continue
         name = "by_option" if found["by_option"] else "before"
         yield META.finding(
             doc.source.location(doc.shell.source_span(found.start(name), found.end(name))),

@@ -10,7 +10,8 @@ wait for them.
 
 **When it stays quiet.** For variables that the text in quotes sets itself or has a default for, that are exported
 anywhere, or passed by name (`-x NODES`, `--export=ALL,NODES=4`); for names that jobs have in their environment
-(`SLURM_...`, `PATH`); in scripts that source others or set `set -a`; and for containers.
+(`SLURM_...`, `PATH`); in scripts that source others, export names out of a variable or set `set -a`; and for
+containers.
 
 **Evidence.** bash 5.2. https://github.com/PrimeIntellect-ai/prime-rl/pull/3225
 """
@@ -78,6 +79,9 @@ EXAMPLES = (
     }, "run.sh:1"),
     good("exported", _job("export " + _ONE % "")),
     good("exported later", _job(_ONE.replace("\nsrun", "\nexport HEAD\nsrun") % "")),
+    good("exported with others, on a second line", _job("export \\\n  A=1 \\\n  " + _ONE % "")),
+    good("names in a variable", _job(_ONE.replace("\nsrun", '\nexport "${names[@]}"\nsrun') % "")),
+    good("a file that is sourced where it is there", _job("[ -f a.env ] && source a.env\n" + _ONE % "")),
     good("handed on by name", _job(_ONE % ' --export=ALL,HEAD="$HEAD"')),
     good("in front of the command", _job(_ONE.replace("\nsrun", "\nHEAD=$HEAD srun") % "")),
     good("double quotes", {"run.sh": _SSH % ('"', '"'), **_SCRIPT}),

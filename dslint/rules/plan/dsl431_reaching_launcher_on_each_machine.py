@@ -79,7 +79,9 @@ def _by_srun(command: LaunchCommand) -> Iterator[Finding]:
     hosts = command.launcher_flag("-H", "--hostfile")
     alone = command.launcher_flag("--no_ssh", "--node_rank", "--no_local_rank", "--launcher")
     tasks = step_tasks(command)
-    if hosts is None or alone is not None or command.may_hide_launcher_flags() or command.conditions:
+    if hosts is None or (hosts.value is not None and hosts.value.text == "/dev/null"):
+        return
+    if alone is not None or command.may_hide_launcher_flags() or command.conditions:
         return
     if tasks.total.get_or(1) < 2 or tasks.nodes.get_or(1) < 2:
         return

@@ -45,7 +45,7 @@ _ASKS = re.compile(
     r"(?i)hasattr|isinstance|getattr|\bmodule\b|unwrap|distribut|ddp|parallel|world|\bn_?proc|num_?proc|n_?gpu|gpus"
     r"|rank *[!=]= *-1|device_count|launcher|multi"
 )
-_DEEPSPEED = re.compile(r"(?i)deepspeed")
+_DEEPSPEED = re.compile(r"(?i)deepspeed|hasattr\([^)]*[\"']module[\"']|suppress\(|assert\b[^\n]*num_processes")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 

@@ -13,7 +13,8 @@ restored.
 
 **When it stays quiet.** A state of the same kind that is loaded anywhere in the run, also by names that nobody knows; a
 schedule that is told the epoch (`scheduler.step(epoch)`, `last_epoch=`), or that is made of what was restored; one that
-follows a metric; a scaler that is switched off. For a scaler it is an information: it finds its scale again.
+follows a metric; a scaler that is switched off. It is an information: a scaler finds its scale again, `ExponentialLR`
+computes from the rate that the optimizer restores, and a loop of `step()` that catches up is not seen.
 
 **Evidence.** torch 2.13: a `LambdaLR` with a warm-up of ten steps that is made anew beside an optimizer of step 100
 gives rates of steps 0, 1, 2 and so on; with its state those of 100, 101, 102.
@@ -37,7 +38,7 @@ META = RuleMeta(
     code="DSL770",
     name="schedule-left-out-of-resume",
     kind="script",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     summary="a resume restores the optimizer and leaves out its schedule or scaler, which begin anew",
     markers=(r"torch", r"load_state_dict\(", r"(?i)sched|scaler|LR\("),
     references=("https://pytorch.org/tutorials/recipes/recipes/saving_and_loading_a_general_checkpoint.html",),
@@ -133,7 +134,6 @@ def _finding(run: RunQuery, kind: str, made: Event, step: Event, load: Event) ->
             run.location(load.module, load.node, "restores the optimizer"),
             run.location(step.module, step.node, "its steps"),
         ),
-        severity=Severity.INFO if is_scaler else None,
     )
 
 
@@ -196,8 +196,8 @@ _COSINE = _SCHEDULE % "CosineAnnealingLR(optimizer, 100)"
 _WARMUP = _SCHEDULE % "LambdaLR(optimizer, lambda step: min(1.0, step / 10))"
 
 EXAMPLES = (
-    bad("a cosine", _script(_COSINE), at="train.py:31 warning"),
-    bad("a warm-up", _script(_WARMUP), at="train.py:31 warning"),
+    bad("a cosine", _script(_COSINE), at="train.py:31 info"),
+    bad("a warm-up", _script(_WARMUP), at="train.py:31 info"),
     bad("one of two", _script(
         _SCHEDULE % "SequentialLR(optimizer, [torch.optim.lr_scheduler.StepLR(optimizer, 3)], [])"), at="train.py:31"),
     bad("a scaler", _script(_SCALER % "", _SCALED), at="train.py:31 info"),

@@ -11,8 +11,9 @@ the best of its last night only, and nothing says so.
 **Fix.** Save the number in the checkpoint (`"best": max_accuracy`), and read it where the optimizer is restored.
 
 **When it stays quiet.** The number gets a value that is no constant anywhere outside of the loop: from the checkpoint,
-from a file, from an evaluation before the loop; it is a parameter; the test decides over no save; no code that the
-script leads to restores an optimizer, or the state of an engine.
+from a file, from an evaluation before the loop; it is a parameter; the module sets names that it does not spell
+(`setattr`, `__dict__`); the test decides over no save; no code that the script leads to restores an optimizer, or the
+state of an engine.
 
 **Evidence.** A run that reaches 0.9, is stopped and restored, and reaches 0.5 then: the file of the best checkpoint
 holds the weights of 0.5; with the number in the checkpoint those of 0.9.
@@ -54,12 +55,18 @@ _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
+# Names that a text does not spell: any of them may be restored so.
+_ANY_NAME = re.compile(r"\bsetattr\(|__dict__|\bvars\([^)]*\)\.update")
+
+
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each best metric that decides over a save and that a resumed run begins without."""
     if not run.has("wraps-model", "makes-engine", "prepares", "starts-group"):
         return
     for module in run.machine.program.modules():
         told: set[str] = set()
+        if module.search(_ANY_NAME) is not None:
+            continue
         for compare in module.nodes_of(ast.Compare):
             name = _best(compare)
             saves = _decided(module, compare) if name and name not in told else None
