@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from dslint.python.varies import HOST, LOST, RANDOM, RANKED
+from dslint.python.varies import HOST, LOST, RANDOM, RANK
 from dslint.rules.training.plateaus import instances
 
 if TYPE_CHECKING:
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
 
 # Cuts of one part for each rank: every so many items, or a block.
-_DEALS = ("operator.deal", "operator.block", "operator.range")
+_DEALS = ("operator.deal", "operator.block")
 _SAMPLER = "torch.utils.data.DistributedSampler"
-_SUBSET = "torch.utils.data.Subset"
 
 
 def divided_loaders(run: RunQuery) -> dict[int, Event]:
@@ -39,11 +38,6 @@ def divided_loaders(run: RunQuery) -> dict[int, Event]:
 
 
 def _deals(source: Source, deals: set[int]) -> bool:
-    """Return whether a data set holds the items of its rank only.
-
-    `self.rows = rows[rank::world]` in a class of the project, or `Subset(rows, range(rank, len(rows), world))`.
-    """
-    if source.role != "dataset" or not source.varies & RANKED or source.varies & (LOST | HOST | RANDOM):
-        return False
-    made = (source.made,) if source.path == _SUBSET else ()
-    return any(id(node) in deals for code in (*made, *(c for _, c in source.code)) for node in ast.walk(code))
+    """Return whether a data set of the project keeps the items of its rank only: `self.rows = rows[rank::world]`."""
+    is_part = source.role == "dataset" and source.varies & RANK and not source.varies & (LOST | HOST | RANDOM)
+    return bool(is_part) and any(id(node) in deals for _, code in source.code for node in ast.walk(code))

@@ -74,9 +74,9 @@ def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all:
 
 
 def _made_by(run: RunQuery, alt: Alt) -> tuple[Module, ast.AST] | None:
-    """Return the call that makes the number differ; `None` where a test around it does: the best one is kept there."""
+    """Return the call that makes the number differ; `None` where the test itself does, which keeps the best one."""
     place = run.machine.origin(alt.test) if alt.test is not None else None
-    if place is not None and isinstance(place[1], ast.If | ast.IfExp) and _asked(alt) in ast.walk(place[1]):
+    if place is not None and isinstance(place[1], ast.If | ast.IfExp) and _asked(alt) in ast.walk(place[1].test):
         return None
     return place
 
@@ -115,7 +115,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler, Subset
+from torch.utils.data import DataLoader, DistributedSampler
 
 
 @torch.no_grad()
@@ -150,7 +150,6 @@ def main(net, train, val):
 main(torch.load("net.pt"), torch.load("train.pt"), torch.load("val.pt"))
 """
 _SHARE = ", sampler=DistributedSampler(val, shuffle=False)"
-_DEALT = "Subset(val, range(dist.get_rank(), len(val), dist.get_world_size()))"
 _REDUCED = """\
     counts = torch.tensor([right, count])
     dist.all_reduce(counts)
@@ -220,15 +219,6 @@ EXAMPLES = (
         "a data set that keeps its block",
         {"train.py": _dealt("rows[rank * 100 // world : (rank + 1) * 100 // world]")},
         "train.py:44 warning",
-    ),
-    bad(
-        "a subset that is dealt out",
-        {"train.py": (_HEAD % ("", "", _THEN)).replace("DataLoader(val,", f"DataLoader({_DEALT},")},
-        "train.py:33 warning",
-    ),
-    good(
-        "a subset of which every rank has all",
-        {"train.py": (_HEAD % ("", "", _THEN)).replace("DataLoader(val,", "DataLoader(Subset(val, range(0, 90, 3)),")},
     ),
     good("a data set that knows its rank and keeps all", {"train.py": _dealt("[(row, rank) for row in rows]")}),
     good("reduced", {"train.py": _HEAD % (_REDUCED, _SHARE, _THEN)}),
