@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator, Mapping
 
 from dslint.python.events import Call, Event, walk
 from dslint.python.values import Function
-from dslint.rules.ranks.savedweights import Files, is_same_file, keys_read
+from dslint.rules.ranks.savedweights import OF_RUN, Files, is_same_file, keys_read
 from dslint.rules.runs import RunQuery
 
-# What a checkpoint says of its run: where such keys are read, too, the file is one of the own.
-_OF_RUN = re.compile(r"(?i)epoch|step|iter|optim|sched|scaler|best")
 _COMMON = 2
 # So many calls a file may come through before its keys are read.
 _MOST_CALLS = 3
@@ -28,7 +25,8 @@ def own_saves(
     named = files.name(load)
     found = [save for save in saves if not (named and files.name(save))]
     common = [set(wanted) & (saves[save] or frozenset()) for save in found]
-    is_own = any(_OF_RUN.search(key) for keys in common for key in keys)
+    # Where keys that a checkpoint has of its run are read, too, the file is one of the own.
+    is_own = any(OF_RUN.search(key) for keys in common for key in keys)
     return found if is_own and max(map(len, common)) >= _COMMON else []
 
 

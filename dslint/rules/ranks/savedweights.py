@@ -20,7 +20,7 @@ _LOADERS = ("torch.load", "load")
 # What a wrapper calls the model, and what `accelerator.prepare` gets.
 _MODELS = ("module", "model", *(f"*{number}" for number in range(8)))
 # What a checkpoint says of its run; weights that somebody publishes seldom do.
-_PROGRESS = re.compile(r"(?i)epoch|step|iter|best|optim|sched|scaler")
+OF_RUN = re.compile(r"(?i)epoch|step|iter|best|optim|sched|scaler")
 _ITEMS = ("items", "keys", "update")
 # A name that says nothing of whose file it is.
 _ANY = re.compile(r"(?:\.\*)*(?:\\\.\w+)?")
@@ -87,7 +87,7 @@ class Files:
                 inside = {key for state in places for key in _keys(node, state)}
                 every = {str(key.value) for key in node.keys if isinstance(key, ast.Constant)}
                 if inside:
-                    found.append((frozenset(inside), frozenset(key for key in every - inside if _PROGRESS.search(key))))
+                    found.append((frozenset(inside), frozenset(key for key in every - inside if OF_RUN.search(key))))
         return found
 
     def pieces(self, event: Event) -> list[ast.AST]:
