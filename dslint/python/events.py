@@ -108,10 +108,14 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Exit:
-    """Control leaves the block: `return`, `break`, `continue` or `raise`."""
+    """Control leaves the block: `return`, `break`, `continue` or `raise`.
+
+    `is_clean` is true of a `raise` that ends the process with status 0: no launcher stops the other ranks for it.
+    """
 
     kind: str
     node: ast.AST
+    is_clean: bool = False
 
 
 @dataclass(slots=True, eq=False)

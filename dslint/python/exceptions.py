@@ -43,6 +43,28 @@ def thrown(m: Machine, value: Value, node: ast.AST) -> Value:
     return found
 
 
+def is_clean_exit(m: Machine, value: Value | None) -> bool:
+    """Return whether what is raised ends the process with status 0: `raise SystemExit`, if nobody catches it."""
+    if value is None or not value.atoms:
+        return False
+    for atom in value.atoms:
+        if not isinstance(atom, Instance) or atom.cls != "builtins.SystemExit":
+            return False
+        given = m.store.get((atom, "args"))
+        status = given.single.items if given is not None and isinstance(given.single, Tuple) else None
+        if status is None or (status and not is_success(status[0])):
+            return False
+    return True
+
+
+def is_success(status: Value | None) -> bool:
+    """Return whether a status is 0 on all ranks, as it is where none is given."""
+    if status is None:
+        return True
+    known = status.constants
+    return known is not None and all(value is None or value == 0 for value in known)
+
+
 def caught(m: Machine, handler: ast.ExceptHandler, wanted: Value | None, raised: list[Outcome]) -> Value:
     """Return what the name of a handler may hold: what was raised and matches, and what Python itself may raise."""
     found = NOTHING

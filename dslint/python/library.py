@@ -24,6 +24,7 @@ from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.effects import effects
 from dslint.python.events import Event
 from dslint.python.eventtags import is_plain_tensor
+from dslint.python.exceptions import is_success
 from dslint.python.handed import contents
 from dslint.python.happenings import PLACES, WRAPPERS, handed_event, is_noted_early, noted_event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
@@ -49,6 +50,9 @@ from dslint.python.values import (
     unknown,
 )
 from dslint.python.varies import DATA, DIVERGENT, HOST, LOST, NAMED_RANK, OWN_FILE, RANK, RANKED
+
+# The parameters that take what the process ends with.
+STATUS = ("status", "code")
 
 
 def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:
@@ -205,8 +209,15 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     train_on_batches(m, row, receiver, node)
     trainer_callbacks(m, row, receiver, bound, node)
     if "exits" in row.tags:
-        m.leave("raise", node)
+        m.leave("raise", node, is_clean=_is_clean(row, bound))
     return result
+
+
+def _is_clean(row: Row, bound: BoundArguments) -> bool:
+    """Return whether a call that ends the process hands over status 0; what has no status ends it otherwise."""
+    parameters = row.parameters
+    taken = {p.arg for p in (*parameters.posonlyargs, *parameters.args)} if parameters is not None else set()
+    return any(name in taken and is_success(bound.given.get(name)) for name in STATUS)
 
 
 def _path(m: Machine, row: Row, operands: list[Value], result: Value, node: ast.AST) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dslint.python import bindings, formulas
 from dslint.python.bars import same_items
-from dslint.python.events import Alt, Exit, Lost, Seq
+from dslint.python.events import Alt, Call, Exit, Lost, Seq
 from dslint.python.heap import (
     CONTAINERS,
     ITEMS,
@@ -370,9 +370,9 @@ class Machine(Heap):
         """Return by what the ranks inside a set of lanes differ from those outside."""
         return self.worlds.varies(tuple(bool(lanes >> lane & 1) for lane in range(self.worlds.count)), self.worlds.full)
 
-    def leave(self, kind: str, node: ast.AST, value: Value | None = None) -> None:
+    def leave(self, kind: str, node: ast.AST, value: Value | None = None, *, is_clean: bool = False) -> None:
         """Leave the block by `return`, `break`, `continue` or `raise`."""
-        self.events.append(Exit(kind, node))
+        self.events.append(Exit(kind, node, is_clean))
         frame = self.frame
         if kind == "return":
             frame.returns.append(Outcome(self.store.changes(frame.mark), self.lanes, self.control, value, node))
@@ -396,5 +396,8 @@ class Machine(Heap):
 
 
 def _raises(seq: Seq) -> bool:
-    """Return whether a block ends by `raise`: the job ends there for all ranks."""
-    return bool(seq.items) and isinstance(seq.items[-1], Exit) and seq.items[-1].kind == "raise"
+    """Return whether a block ends by `raise`: the job ends there for all ranks, unless the exit is a clean one."""
+    last = seq.items[-1] if seq.items else None
+    if isinstance(last, Call):
+        return _raises(last.body)
+    return isinstance(last, Exit) and last.kind == "raise" and not last.is_clean

@@ -24,7 +24,7 @@ from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.effects import freezing, growing, writing_data, writing_item, writing_over
 from dslint.python.events import Alt, Seq
-from dslint.python.exceptions import thrown
+from dslint.python.exceptions import is_clean_exit, thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
 from dslint.python.focus import tested, waits
 from dslint.python.invoke import call_value
@@ -222,7 +222,7 @@ def _raise(m: Machine, node: ast.Raise) -> None:
     if m.alive and value is not None:
         value = thrown(m, value, node)
     if m.alive:
-        m.leave("raise", node, value)
+        m.leave("raise", node, value, is_clean=is_clean_exit(m, value))
 
 
 def _break(m: Machine, node: ast.Break) -> None:

@@ -234,19 +234,7 @@ def exit_kind(item: Exit) -> str:
     """Return how control leaves; a process that exits without an error leaves the others waiting."""
     if item.kind != RAISE:
         return item.kind
-    node = item.node.exc if isinstance(item.node, ast.Raise) else item.node
-    if isinstance(node, ast.Call) and isinstance(item.node, ast.Raise) and not _is_system_exit(node.func):
-        return RAISE
-    if isinstance(node, ast.Call):
-        status = node.args[0] if node.args else None
-        is_clean = status is None or (isinstance(status, ast.Constant) and status.value in (0, None))
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return EXIT if is_clean and name in ("exit", "_exit", "quit", "SystemExit") else RAISE
-    return EXIT if node is not None and _is_system_exit(node) else RAISE
-
-
-def _is_system_exit(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "SystemExit"
+    return EXIT if item.is_clean else RAISE
 
 
 def is_endless(loop: Loop) -> bool:

@@ -11,8 +11,8 @@ evaluation. Rank 0 continues, and waits for the others in its next collective.
 with `broadcast_object_list`.
 
 **When it stays quiet.** A test that nobody can read is around one of the two places, or one that asks for the rank; the
-exception is caught; the ranks without it have left before, or a line above ends processes without an error
-(`if rank != 0: sys.exit(0)`); a variable that had a value before.
+exception is caught; the ranks without it have left before (`return`, `sys.exit(0)`); a variable that had a value
+before.
 
 **Evidence.** Two gloo ranks, torch 2.13: rank 1 stops with `UnboundLocalError`, and rank 0 never leaves its
 `all_reduce`.
@@ -21,7 +21,6 @@ exception is caught; the ranks without it have left before, or a line above ends
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -45,8 +44,6 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-# A rank that ends with 0 leaves the others alone: `if rank != 0: sys.exit(0)`.
-_EXIT = re.compile(r"\b(?:exit|_exit|quit)\s*\(\s*0?\s*\)|\bSystemExit(?:\(0?\))?\s*$")
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -64,7 +61,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         (name,) = event.arguments["name"].constants or ("",)
         scope = function_around(event.module, event.node) or event.module.tree
-        if (id(scope), name) in told or _others_have_left(scope, event) or _exits(event):
+        if (id(scope), name) in told or _others_have_left(scope, event):
             continue
         told.add((id(scope), name))
         split = event.origins.get("name")
@@ -78,13 +75,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint=f"Give `{name}` a value on every rank, or use it under the same test",
             related=(split[0].location(split[1], "only the ranks of this test give it one"),) if split else (),
         )
-
-
-def _exits(event: Event) -> bool:
-    """Return whether a call above ends the process: perhaps on the ranks that have no value, which nothing says."""
-    line = getattr(event.node, "lineno", 0)
-    lines = event.module.source.text.split("\n")[: line - 1]
-    return any(_EXIT.search(text) for text in lines)
 
 
 def _others_have_left(scope: ast.AST, event: Event) -> bool:
@@ -194,6 +184,12 @@ EXAMPLES = (
             "dist.get_rank() == 0", "    if dist.get_rank() != 0:\n        sys.exit(0)\n    results[name] = found")},
         select="DSL748",
     ),
+    good("the others have ended, by a helper", {"run.py": "import sys\n" + (_SCRIPT % (
+        "dist.get_rank() == 0", "    done(dist.get_rank())\n    results[name] = found")).replace("dist.init",
+        "OK = 0\n\ndef done(rank):\n    if rank:\n        raise SystemExit(OK)\n\n\ndist.init", 1)}, select="DSL748"),
+    bad("an exit that nobody takes", {"run.py": "import sys\n" + _SCRIPT % (
+        "dist.get_rank() == 0", "    if len(found) == 9:\n        sys.exit(0)\n    results[name] = found")},
+        "run.py:14 error"),
     bad("the ranks that leave are others", {"run.py": _SCRIPT % (
         "dist.get_rank() == 0", "    if dist.get_rank() > 8:\n        raise SystemExit(1)\n"
         "    results[name] = found")}, "run.py:13 error"),
