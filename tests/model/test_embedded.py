@@ -509,16 +509,19 @@ def _hidden(data: dict[str, Any], pointer: tuple[str, ...], how: str) -> str:
     return repr(copy).replace("**f(): ", "**f()")
 
 
+HIDDEN = ("value", "key", "unpacked")
+
+
 @pytest.mark.parametrize("consumer", ["deepspeed", "hf", "unknown"])
 @pytest.mark.parametrize("version", ["", "==0.19.8"])
-def test_what_only_a_run_knows_makes_no_finding(consumer: str, version: str) -> None:
+def test_what_only_a_run_knows_makes_no_finding(consumer: str, version: str, full: bool) -> None:
     """A finding that holds whatever the hidden value is holds for the value that the example has."""
     context = Context(deepspeed=VersionFact(version), consumer=known(consumer), world_size=known(8))
     for _, config in EXAMPLES:
         before = _codes(repr(config), context)
         assert before is not None
-        for pointer in _pointers(config):
-            for how in ("value", "key", "unpacked"):
+        for place, pointer in enumerate(_pointers(config)):
+            for how in HIDDEN if full else (HIDDEN[place % len(HIDDEN)],):
                 after = _codes(_hidden(config, pointer, how), context) or set()
                 new = {code for code in after if code not in before and _WEAKER.get(code) not in before}
                 assert not new, (config, pointer, how)

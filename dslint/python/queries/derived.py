@@ -69,7 +69,7 @@ class Derived:
     def of_name(self, module: Module, node: ast.Name) -> Iterator[Piece]:
         """Yield what a name is bound to: by assignments, by calls of the function around it, or in another module."""
         for scope in self.scopes(module, node):
-            given = list(_assigned(scope, node.id, by_field=self._by_field))
+            given = self._bound(scope).get(node.id, ())
             arguments = scope.args if isinstance(scope, _FUNCTIONS) else None
             names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)] if arguments else []
             kwonly = [a.arg for a in arguments.kwonlyargs] if arguments else []
@@ -80,6 +80,12 @@ class Derived:
             if given:
                 return
         yield from self._imported(module, node.id)
+
+    def _bound(self, scope: ast.AST) -> dict[str, list[ast.expr | ast.stmt]]:
+        known = self._assignments.get(id(scope))
+        if known is None:
+            known = self._assignments[id(scope)] = _assigned(scope, by_field=self._by_field)
+        return known
 
     def _passed(self, function: ast.AST, name: str, names: list[str]) -> Iterator[Piece]:
         """Yield what calls pass for a parameter."""
@@ -122,6 +128,10 @@ class Derived:
 
     @cached_property
     def _scopes(self) -> dict[int, dict[int, ast.AST]]:
+        return {}
+
+    @cached_property
+    def _assignments(self) -> dict[int, dict[str, list[ast.expr | ast.stmt]]]:
         return {}
 
     @cached_property
@@ -178,16 +188,22 @@ def _single(target: ast.expr) -> Iterator[ast.expr]:
         yield target.value if isinstance(target, ast.Starred) else target
 
 
-def _assigned(scope: ast.AST, name: str, *, by_field: bool = False) -> Iterator[ast.expr | ast.stmt]:
-    """Yield what a scope binds to a name: values and functions."""
+def _assigned(scope: ast.AST, *, by_field: bool) -> dict[str, list[ast.expr | ast.stmt]]:
+    """Return what a scope binds to its names, in the order of its tree: values and functions."""
+    found: dict[str, list[ast.expr | ast.stmt]] = {}
+    fields = ast.Attribute if by_field else ()
     for node in ast.walk(scope):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name and node is not scope:
-            yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not scope:
+            found.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            fields = ast.Attribute if by_field else ()
-            targets = [t for target in targets for t in _single(target) if not isinstance(t, fields)]
-            if any(isinstance(n, ast.Name) and n.id == name for target in targets for n in ast.walk(target)):
-                yield node.value
-        elif isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):
-            yield node.iter
+            _bind(found, (t for target in targets for t in _single(target) if not isinstance(t, fields)), node.value)
+        elif isinstance(node, ast.For):
+            _bind(found, [node.target], node.iter)
+    return found
+
+
+def _bind(found: dict[str, list[ast.expr | ast.stmt]], targets: Iterable[ast.expr], value: ast.expr) -> None:
+    """Note a value for each name in the targets, once."""
+    for name in {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}:
+        found.setdefault(name, []).append(value)

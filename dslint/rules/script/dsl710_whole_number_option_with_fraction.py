@@ -85,10 +85,10 @@ class Check(ScriptCheck):
         converter, default = self.ctx.argument(node, "type"), self.ctx.argument(node, "default")
         if converter is None or self.ctx.qualified_name(converter) not in ("int", "builtins.int"):
             return
-        if isinstance(node.func, cst.Attribute) and self.ctx.is_own(node.func.value):
-            return
         value = self.ctx.constant(default).get_or(None)
         if type(value) is not float or value.is_integer():
+            return
+        if isinstance(node.func, cst.Attribute) and self.ctx.is_own(node.func.value):
             return
         flags = [self.ctx.constant(given).get_or("") for given in self.ctx.positional_arguments(node)]
         name = next((flag for flag in flags if isinstance(flag, str) and flag.startswith("--")), "the option")

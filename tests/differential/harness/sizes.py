@@ -23,7 +23,7 @@ class Size:
 
 # Mutants of each kind and seed, and of each thousand cases before the engine.
 HOSTED = {False: (1, 30), True: (3, 100)}
-NORMAL = {"seeded": Size(1, 300, 30), "grid": Size(0, 120, 15), "triples": Size(0, 120, 0), "older": Size(1, 50, 40)}
+NORMAL = {"seeded": Size(1, 200, 30), "grid": Size(0, 80, 15), "triples": Size(0, 80, 0), "older": Size(1, 30, 40)}
 FULL = {
     "seeded": Size(2, 1000, 100),
     "grid": Size(0, 600, 40),
