@@ -6,7 +6,7 @@ import ast
 
 from dslint.python import dictionaries, ragged, wrappers
 from dslint.python.binding import BoundArguments
-from dslint.python.heap import CONTENT, LENGTH, RECEIVED, REST
+from dslint.python.heap import CONTENT, LENGTH, RECEIVED, REST, UNWRITTEN
 from dslint.python.joins import join_all
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
@@ -49,10 +49,11 @@ def agree(m: Machine, value: Value, keeps: int, depth: int, call: ast.AST) -> bo
 
 def _same_object(m: Machine, atom: Instance, keeps: int) -> None:
     ragged.made_same(m, atom)
-    content = m.store.get((atom, CONTENT))
-    if content is not None:
-        kinds = frozenset((Unknown(OPAQUE, RECEIVED, str(atom.cls)),))
-        m.store.set((atom, CONTENT), Value(kinds, keeps, 0, content.made_by))
+    for name in (CONTENT, UNWRITTEN):
+        content = m.store.get((atom, name))
+        if content is not None:
+            kinds = frozenset((Unknown(OPAQUE, RECEIVED, str(atom.cls)),))
+            m.store.set((atom, name), Value(kinds, keeps, 0, content.made_by))
     length = m.store.get((atom, LENGTH))
     if length is not None and length.varies:
         # One that differs ends no broadcast: the sizes of the items are sent first, in a tensor of that length.

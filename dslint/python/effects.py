@@ -8,7 +8,7 @@ from dslint.python import attributes, configdicts, containers, dictionaries, mod
 from dslint.python.agreement import agree, make_same
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
-from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
+from dslint.python.heap import CONTENT, RECEIVED, REGISTERED, UNWRITTEN
 from dslint.python.libraries import LABELS, Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
@@ -223,10 +223,11 @@ def _overridden(m: Machine, atom: Instance, name: str) -> list[Row]:
 def _taint(m: Machine, value: Value, varies: int, origin: object) -> None:
     for atom in value.atoms:
         if isinstance(atom, Instance):
-            content = m.store.get((atom, CONTENT))
-            if content is not None:
-                changed = Value(content.atoms, content.varies | varies, content.shape, content.made_by, None, origin)  # type: ignore[arg-type]
-                m.store.set((atom, CONTENT), changed)
+            for name in (CONTENT, UNWRITTEN):
+                held = m.store.get((atom, name))
+                if held is not None:
+                    changed = Value(held.atoms, held.varies | varies, held.shape, held.made_by, None, origin)  # type: ignore[arg-type]
+                    m.store.set((atom, name), changed)
             for item in m.elements(atom):
                 _taint(m, item, varies, origin)
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # Fields of objects that are no attributes of the program.
 CONTENT, ITEMS, REST, LENGTH, BASES, ESCAPED = "#content", "#items", "#rest", "#length", "#bases", "#escaped"
+# What an object of unknown class holds under names that nobody has written to.
+UNWRITTEN = "#unwritten"
 # How many numbers a range gives that is too long to be written out.
 COUNT = "#count"
 # Why the shape of a tensor follows from the data of each rank (`ragged.py`).

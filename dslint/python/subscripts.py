@@ -9,7 +9,7 @@ from typing import Any
 from dslint.python import containers, dictionaries, ragged, ranknames, ranktexts, shares, widths
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
-from dslint.python.heap import ITEMS, LENGTH
+from dslint.python.heap import ITEMS, LENGTH, UNWRITTEN
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
@@ -151,7 +151,9 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
         return ranked
     cls = "torch.Tensor" if atom.cls == "torch.Tensor" else ""
     shape = m.varies(key) if m.store.get((atom, "#parts")) is not None else 0
-    made = m.thing(node, "item of an object", (one(atom), key), cls, shape=shape)
+    is_name = isinstance(key.single, Const) and isinstance(key.single.value, str)
+    others = m.store.get((atom, UNWRITTEN)) if is_name else None
+    made = m.thing(node, "item of an object", (others or one(atom), key), cls, shape=shape)
     return _progress(m, key, containers.item_of_unknown(m, atom, made))
 
 

@@ -6,7 +6,7 @@ import ast
 
 from dslint.python import containers, dictionaries
 from dslint.python.escapes import CHANGED, is_escaped, lose
-from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST, UNWRITTEN
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.values import (
@@ -75,7 +75,7 @@ def _store_item(
     is_tensor = atom.cls in ("torch.Tensor", "numpy.ndarray")
     if not is_tensor and isinstance(single, Const) and is_hashable(single.value):
         if atom.cls == "":
-            _mix(m, atom, value, key)
+            _mix(m, atom, value, key, is_name=isinstance(single.value, str))
         cell = (atom, ("key", single.value))
         old = m.store.get(cell)
         if m.keeps_configs and is_escaped(m, atom):
@@ -90,21 +90,28 @@ def _store_item(
     _mix(m, atom, value, key)
 
 
-def _mix(m: Machine, atom: Instance, value: Value, key: Value) -> None:
-    """Write into a part of an object that is read as a whole, too."""
+def _mix(m: Machine, atom: Instance, value: Value, key: Value, *, is_name: bool = False) -> None:
+    """Write into a part of an object that is read as a whole, too; under a name, the other names keep what they had."""
     content = m.content(atom)
-    bits = m.varies(value) | m.varies(key)
     if content is None:
         return
-    changed = Value(
+    m.store.set((atom, CONTENT), _mixed(m, content, value, key))
+    others = m.store.get((atom, UNWRITTEN))
+    if is_name:
+        m.store.set((atom, UNWRITTEN), others or content)
+    elif others is not None:
+        m.store.set((atom, UNWRITTEN), _mixed(m, others, value, key))
+
+
+def _mixed(m: Machine, content: Value, value: Value, key: Value) -> Value:
+    return Value(
         frozenset((Unknown(OPAQUE, "written item by item"),)),
-        content.varies | bits,
+        content.varies | m.varies(value) | m.varies(key),
         content.shape,
         content.made_by | m.made_by(value),
         None,
         content.origin or m.origin(value),
     )
-    m.store.set((atom, CONTENT), changed)
 
 
 def is_hashable(value: object) -> bool:

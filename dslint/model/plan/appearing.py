@@ -285,16 +285,14 @@ def _is_brought(files: Files, text: str) -> bool:
 
 
 def _a_tool_writes(files: Files, name: str) -> bool:
-    """A script of this project that runs before the command speaks of the file, or writes some ``.json``."""
-    texts = _texts(files)
+    """A script of this project that runs before the command speaks of the file, or writes files of its kind."""
+    texts, kind = _texts(files), posixpath.splitext(name)[1]
     for word in dict.fromkeys(texts.tools_before(files.command.location.span)) if texts is not None else ():
         path = files.find(word)
         tool = files.workspace.read(path) if path is not None and path != files.script_path else None
         if tool is None or tool.path == files.launch_path:
             continue
-        if name in tool.text or (
-            not name.endswith(".py") and ".json" in tool.text and _SCRIPT_WRITES.search(tool.text)
-        ):
+        if name in tool.text or (kind != ".py" and kind in tool.text and _SCRIPT_WRITES.search(tool.text)):
             return True
     return False
 

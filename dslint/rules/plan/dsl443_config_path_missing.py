@@ -153,6 +153,18 @@ EXAMPLES = (
         "train.py": TRAINER,
         "configs/zero2.json": _CONFIG,
     }),
+    bad("the YAML file beside a tool that writes another kind of file", {
+        "run.sh": "python prepare.py\naccelerate launch --config_file configs/zero3.yaml train.py --output_dir out\n",
+        "prepare.py": "import json\n\njson.dump({}, open('data.json', 'w'))\n",
+        "train.py": TRAINER,
+        "configs/zero2.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 1\n",
+    }, "run.sh:2"),
+    good("a tool writes the config", {
+        "run.sh": "python prepare.py\n" + _RUN.replace("zero2", "zero3"),
+        "prepare.py": "import json\n\njson.dump({}, open('zero3' + '.json', 'w'))\n",
+        "train.py": TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }),
     good("the launch script writes the config", {
         "run.sh": f"cat > configs/zero3.json <<'EOF'\n{_CONFIG}EOF\n" + _RUN.replace("zero2", "zero3"),
         "train.py": TRAINER,
