@@ -264,12 +264,11 @@ def reopened(m: Heap, base: Value) -> None:
                 m.store.set((atom, name), join(held, unknown(INPUT, f"option `{name}`")))
 
 
-# The dictionary of an object is written into somewhere in a module.
-_WRITTEN = re.compile(
-    r"(?:vars\([\w.]+\)|__dict__)\s*(?:\.(?:update|setdefault|pop|clear)\(|\[[^\]\n]*\]\s*=[^=]|\|?=[^=])"
-    r"|=\s*(?:vars\([\w.]+\)|[\w.]+\.__dict__)\s*(?:#.*)?$",
-    re.MULTILINE,
-)
+# The dictionary of an object is written into somewhere in a module, perhaps under a name of its own.
+_WRITES = r"\s*(?:\.(?:update|setdefault|pop|clear)\(|\[[^\]\n]*\]\s*=[^=]|\|?=[^=])"
+_WRITTEN = re.compile(rf"(?:vars\([\w.]+\)|__dict__){_WRITES}")
+_NAMED = re.compile(r"([\w.]+)\s*=\s*(?:vars\([\w.]+\)|[\w.]+\.__dict__)\s*(?:#.*)?$", re.MULTILINE)
+_CHANGES = r"\s*(?:\.(?:update|setdefault|pop|clear)\(|\[[^\]\n]*\]\s*=[^=]|\|=)"
 
 
 def taken_apart(m: Heap, base: Value) -> None:
@@ -280,7 +279,11 @@ def taken_apart(m: Heap, base: Value) -> None:
 
 def is_rewritten(module: Module) -> bool:
     """Return whether a module writes into the dictionary of some object."""
-    return _WRITTEN.search(module.source.text) is not None
+    text = module.source.text
+    if _WRITTEN.search(text) is not None:
+        return True
+    names = {found[1] for found in _NAMED.finditer(text)}
+    return any(re.search(rf"\b{re.escape(name)}{_CHANGES}|\bdel\s+{re.escape(name)}\[", text) for name in names)
 
 
 def words(m: Machine) -> Value | None:

@@ -196,6 +196,34 @@ def main():
 if __name__ == "__main__":
     main()
 """
+_LOGGED = """\
+import argparse
+import json
+
+import torch
+from accelerate import Accelerator
+
+
+def main(args, loader):
+    accelerator = Accelerator()
+    if accelerator.is_main_process:
+        args_dict = vars(args)
+        with open("args.json", "w") as file:
+            json.dump(args_dict, file)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--out", default="out")
+    main(parser.parse_args(), load_data())
+"""
 
 EXAMPLES = (
     bad("follows the divergence of its own samples", {"train.py": _ADAPTED % ""}, at="train.py:17 warning"),
@@ -203,4 +231,9 @@ EXAMPLES = (
     bad("chosen by rank 0", {"train.py": _SCRIPT % ("lr", "", "settings.lr")}, at="train.py:20 warning"),
     good("another number", {"train.py": _SCRIPT % ("name", "", "settings.lr")}),
     good("sent to all", {"train.py": _SCRIPT % ("lr", _SENT, "chosen[0]")}),
+    good(
+        "the main process writes down what the command says",
+        {"train.py": _LOGGED, "run.sh": "accelerate launch --num_processes 2 train.py --out exps\n"},
+        select="DSL654",
+    ),
 )
