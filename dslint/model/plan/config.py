@@ -30,6 +30,7 @@ class Named:
 
     ``left``: the file is there, but not where the command looks for it after ``cd``. ``is_start``: the command starts
     now, and the file is not there. ``meant``: the file of the project that the name is most like, where it is nowhere.
+    ``has_siblings``: its folder is in the project, with other files of its kind.
     """
 
     text: str
@@ -38,6 +39,7 @@ class Named:
     left: LeftBehind | None = None
     is_start: bool = False
     meant: str = ""
+    has_siblings: bool = False
 
     def is_moved(self, document: str) -> bool:
         """Whether a document names a file by a folder where it is not, and it is elsewhere beside the document.
@@ -51,6 +53,9 @@ class Named:
             return bool(self.meant) and not meant.endswith(tail)
         is_same = posixpath.basename(self.text) == posixpath.basename(self.meant)
         return is_same and "/" in self.text and (not folder or self.meant.startswith(f"{folder}/"))
+
+
+_MOST_SIBLINGS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +229,20 @@ def _missing(named: Named, files: Files) -> tuple[Named, ...]:
     """The name, when nothing suggests that the file is made, fetched or mounted before the run."""
     if may_appear(files, named.text, named.raw, named.location.path):
         return ()
-    return (replace(named, is_start=files.workspace.is_start),)
+    return (replace(named, is_start=files.workspace.is_start, has_siblings=_has_siblings(named.text, files)),)
+
+
+def _has_siblings(text: str, files: Files) -> bool:
+    """Whether the folder of a file that is nowhere is in the project, and holds other files of its kind."""
+    folder, name = posixpath.split(text)
+    if not folder.strip("./"):
+        return False
+    kind = posixpath.splitext(name)[1]
+    places = {files.workspace.normal(posixpath.join(base, folder)) for base in files.folders}
+    found = (
+        path for place in sorted(places) for path in files.workspace.files_below(place, frozenset(), _MOST_SIBLINGS)
+    )
+    return any(posixpath.dirname(path) in places and path.endswith(kind) for path in found)
 
 
 def _left(named: Named, files: Files) -> tuple[Named, ...]:

@@ -159,6 +159,14 @@ EXAMPLES = (
         "train.py": TRAINER,
         "configs/zero2.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 1\n",
     }, "run.sh:2"),
+    bad("documentation that names no file of a folder that is here", {
+        "README.md": "```bash\n" + _RUN.replace("zero2", "zero3_wo_loss_scale") + "```\n",
+        "train.py": TRAINER, "configs/zero3_offload.json": _CONFIG,
+    }, "README.md:2 warning"),
+    good("documentation that names a folder of its reader", {
+        "README.md": "```bash\n" + _RUN.replace("configs", "my_configs") + "```\n",
+        "train.py": TRAINER, "configs/zero2.json": _CONFIG,
+    }),
     good("a tool writes the config", {
         "run.sh": "python prepare.py\n" + _RUN.replace("zero2", "zero3"),
         "prepare.py": "import json\n\njson.dump({}, open('zero3' + '.json', 'w'))\n",
@@ -191,6 +199,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     for named in plan.missing:
         command = plan.command.location
         is_elsewhere = named.location.path != command.path
+        is_ours = named.has_siblings or named.is_moved(command.path)
         left = named.left
         where = (
             "where the command starts"
@@ -207,7 +216,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
                 *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),
                 *((left.place,) if left is not None and left.place is not None else ()),
             ),
-            severity=Severity.INFO if plan.command.in_docs and not named.is_moved(plan.command.location.path) else None,
+            severity=Severity.INFO if plan.command.in_docs and not is_ours else None,
             assumptions=() if named.is_start else (assumed("files-are-here", named.text),),
             facts={"path": named.text, "consumer": plan.consumer.get_or("unknown")},
         )
