@@ -7496,6 +7496,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL774",
+        name="clipped-in-every-turn",
+        kind="script",
+        severity="warning",
+        summary="accumulated gradients are clipped in every micro batch, and not once before the step",
+        module="dslint.rules.script.dsl774_clipped_in_every_turn",
+        markers=(
+            "clip_grad",
+            "%",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",

@@ -33,6 +33,7 @@ from dslint.python.values import Const, Tuple
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.accelerators import ACCELERATOR
+from dslint.rules.training.microbatches import STEPS, divisor_of_steps, size_of_group
 from dslint.rules.wrapping.ddppasses import PLUGINS, is_reduced
 
 META = RuleMeta(
@@ -49,7 +50,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_STEPS = ("optimizer-step", "scaler-step", "steps")
 # Words of projects that know when gradients are reduced.
 _KNOWS = re.compile(
     r"no_sync|no_backward_sync|require_backward_grad_sync|set_requires_gradient_sync|is_last_backward|accumulate\("
@@ -64,14 +64,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if any(module.search(_KNOWS) for module in run.machine.program.modules()):
         return
     seen: set[int] = set()
-    steps = list(run.occurrences(*_STEPS))
+    steps = list(run.occurrences(*STEPS))
     for found in run.occurrences("backward"):
         loop = next((node for node in reversed(found.around) if isinstance(node, Loop)), None)
         if loop is None or found.event.may or id(found.event.node) in seen or not is_reduced(run, found.event):
             continue
         turns = Turns(run.machine, loop)
         mine = [step for step in steps if any(node is loop for node in step.around)]
-        divisors = {turns.divisor(turns.tests(step.around, step.event)) for step in mine}
         if not mine and _is_group(run, found, loop):
             after = _step_after(found, loop, steps)
             size = _turns(run, loop)
@@ -79,12 +78,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 seen.add(id(found.event.node))
                 yield _finding(run, found, after, size)
             continue
-        divisor = divisors.pop() if len(divisors) == 1 else None
+        divisor = divisor_of_steps(turns, loop, mine)
         # A backward pass that runs in some turns only may be the last of its group.
         if divisor is None or turns.divisor(turns.tests(found.around, found.event)) is not None:
             continue
         seen.add(id(found.event.node))
-        size = _size(run, divisor)
+        size = size_of_group(run, divisor)
         if size != 1 or not isinstance(divisor, Const):
             yield _finding(run, found, mine[0], size)
 
@@ -130,15 +129,6 @@ def _is_other(run: RunQuery) -> bool:
     """Return whether an Accelerator may wrap models by something else than DDP."""
     made = [h.event for h in run.happenings("starts-group") if h.event.api == ACCELERATOR]
     return any(event.open or set(PLUGINS) & set(event.arguments) for event in made)
-
-
-def _size(run: RunQuery, divisor: object) -> int | None:
-    """Return how many micro batches a step takes, by the code or by the default of an option."""
-    if isinstance(divisor, Const):
-        return divisor.value if isinstance(divisor.value, int) else None
-    default = run.machine.defaults.get(divisor)
-    known = default.constants if default is not None else None
-    return known[0] if known is not None and len(known) == 1 and type(known[0]) is int else None
 
 
 def _finding(run: RunQuery, found: Happening, step: Happening, size: int | None) -> Finding:
