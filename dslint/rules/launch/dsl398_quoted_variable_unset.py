@@ -25,7 +25,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.unseen import Unseen, unseen_variables
+from dslint.model.launch.unseen import Unseen
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -97,7 +97,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Variables that are empty where they are used."""
     del context
     told: set[str] = set()
-    for found in unseen_variables(doc):
+    for found in doc.unseen:
         if found.name in told:
             continue
         told.add(found.name)
