@@ -386,5 +386,5 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         unset_rank=unset_rank(command, script, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
         unread=unread_settings(command, script, files),
-        no_gpu=gpuless_pod(command, workspace),
+        no_gpu=gpuless_pod(command, script, workspace),
     )
