@@ -20,6 +20,7 @@ from dslint.model.launch.evaluated import (
     reads_as_written,
     with_exports,
 )
+from dslint.model.launch.images import with_entrypoint
 from dslint.model.launch.innerstate import cut, exported, inside, machine_facts, remote, under, within
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.launchers.hetsteps import joined_parts, parts_of_step
@@ -173,6 +174,9 @@ class TextReader:
         env = {**invocation.env, **directives}
         cwd = invocation.scope.cwd
         read = read_command(invocation.words, env, shell.source, outer, cwd, self.in_docs, self.programs)
+        words = None if read is not None else with_entrypoint(invocation, shell, self.find_file)
+        if words is not None:
+            read = read_command(words, env, shell.source, outer, cwd, self.in_docs, self.programs)
         if isinstance(read, LaunchCommand):
             return under([read], invocation)
         read = read or self.program(invocation, outer)
