@@ -15,7 +15,7 @@ from dslint.core.source import Location
 from dslint.model.launch.commandlines import Shell
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.shell.commands import Invocation
-from dslint.model.shell.effects import assigned_names
+from dslint.model.shell.effects import assigned_names, command_names
 from dslint.model.shell.pieces import Value
 from dslint.model.shell.scope import NOT_EXPORTED
 from dslint.parse.shell import ShellDoc
@@ -44,6 +44,8 @@ class Unseen:
     used: Location
     program: str
     is_loop: bool = False
+    # On another machine an export would not help.
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def unseen_variables(
             used = quoted.text.source.location(quoted.text.span(use), "asks for it")
             place = shell.source.location(shell.span(found), f"sets `{name}`")
             program = quoted.before.words[0].raw
-            yield Unseen(name, place, used, program, found.type in _FORS)
+            yield Unseen(name, place, used, program, found.type in _FORS, quoted.call.kind == "ssh")
 
 
 def _is_shell(quoted: Quoted) -> bool:
@@ -95,6 +97,8 @@ def _is_unseen(name: str, quoted: Quoted) -> bool:
     if inside is not None and not inside.reason.endswith(NOT_EXPORTED):
         return False
     held = quoted.before.scope.values.get(name)
+    if quoted.before.scope.exports.get(name, False) is not False:
+        return False  # one way leads past an export
     if isinstance(held, Value) and held.is_default:
         return False
     line = quoted.call.words[0].location
@@ -141,6 +145,8 @@ def _sets(node: Node, name: str, shell: ShellDoc) -> bool:
     if node.type == "for_statement":
         target = node.child_by_field_name("variable")
         return target is not None and shell.raw(target) == name
+    if node.type == "command" and re.match(r"(?:IFS=\S*\s+)?read\s", shell.raw(node)):
+        return name in (command_names(shell.raw(node)) or ())
     return node.type == "c_style_for_statement" and re.match(rf"for\s*\(\(\s*{name}\s*=", shell.raw(node)) is not None
 
 
