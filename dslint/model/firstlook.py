@@ -32,6 +32,7 @@ LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON, _TOOLS, _RUN])
 CALL = (
     r"(?:\b(?:ba|z)?sh|\bsbatch)[ \t]+(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
     r"|(?:^|[;&|\s])[\"']?\.{0,2}/[\w./-]+\.sh\b"
+    r"|\b(?:docker|podman|nerdctl)[ \t]+(?:container[ \t]+)?run\b"
 )
 # ``word in raw`` is many times faster than an expression with alternatives.
 _LAUNCHER_BYTES = tuple(name.encode() for name in _LAUNCHERS)
@@ -40,7 +41,7 @@ _TOOLS_BYTES = re.compile(_TOOLS.encode())
 _RUN_WORDS = tuple(f"{name} ".encode() for name in RUN_PYTHON)
 _RUN_BYTES = re.compile(_RUN.encode())
 _CALL_BYTES = re.compile(CALL.encode())
-_CALL_WORDS = (b"sh ", b"sh\t", b"sbatch", b".sh")
+_CALL_WORDS = (b"sh ", b"sh\t", b"sbatch", b".sh", b"docker", b"podman", b"nerdctl")
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
 _COMMAND_KEYS = re.compile(
     rb"^[ \t-]*[\"']?(?:run|script|bash|commands?|cmds|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M

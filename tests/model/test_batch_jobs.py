@@ -25,8 +25,22 @@ def command(lines: str, run: str = "torchrun --nproc_per_node 4 train.py") -> La
         ("#PBS -l select=2:ncpus=16:ngpus=4", {"PBSJOB_CHUNKS": "2"}),
         (
             "#PBS -l select=2:ncpus=16:mpiprocs=4:ngpus=4\n#PBS -l place=scatter:excl",
-            {"PBSJOB_NODES": "2", "PBSJOB_TASKS_PER_NODE": "4", "PBSJOB_GPUS_PER_NODE": "4"},
+            {
+                "PBSJOB_NODES": "2",
+                "PBSJOB_TASKS_PER_NODE": "4",
+                "PBSJOB_GPUS_PER_NODE": "4",
+                "PBSJOB_ALONE": "1",
+            },
         ),
+        ("#PBS -J 0-9%1", {"PBSJOB_ARRAY": "0-9%1"}),
+        ("#SBATCH --array=0-7%2", {"SBATCH_ARRAY": "0-7%2"}),
+        (
+            "#SBATCH -a 1,3 --exclusive -d singleton",
+            {"SBATCH_ARRAY": "1,3", "SBATCH_ALONE": "1", "SBATCH_DEPENDENCY": "singleton"},
+        ),
+        ("#SBATCH --mem=0", {"SBATCH_ALONE": "1"}),
+        ("#SBATCH --exclusive=user --mem=64G", {}),
+        ("#BSUB -J train[1-8]%1\n#BSUB -x", {"BSUB_ARRAY": "1-8]%1", "BSUB_ALONE": "-x"}),
         ("#PBS -l select=1:ngpus=4+1:ngpus=2", {}),
         ("#PBS -l walltime=01:00:00\n#PBS -N train", {}),
         (

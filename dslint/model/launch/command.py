@@ -116,6 +116,9 @@ class LaunchCommand:
     # The calls of scripts that lead here, outermost first: the command stands in a script that another file calls.
     called_from: tuple[Location, ...] = ()
 
+    # The tests as written on the one way that leads the shell here, in this text and in those that call it.
+    guards: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
     # The options by name, worked out when the first one is asked for.
     _by_name: dict[str, dict[str, tuple[int, Flag]]] = field(
         default_factory=dict, init=False, repr=False, compare=False

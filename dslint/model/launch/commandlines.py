@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dslint.core.fact import Fact, known, unknown
-from dslint.model.launch.command import Word
+from dslint.model.launch.command import Flag, Word
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.launch.launchers.base import Parsed, flag_name, last, parse_options
 from dslint.model.launch.launchers.programs import SBATCH
@@ -48,6 +48,8 @@ class Shell:
     directives: Mapping[str, Fact[str]] = field(default_factory=dict)
     # A script that ``sbatch`` hands to Slurm: it runs later, with the variables of a job.
     is_job: bool = False
+    # The options of ``sbatch``.
+    flags: tuple[Flag, ...] = ()
     around: Around = field(default_factory=lambda: Around())
 
 
@@ -115,8 +117,10 @@ def shell_of(words: Sequence[Word], outer: Outer) -> Shell | None:
         options = slurm_options(words[1 : len(words) - len(parsed.rest)])
         wrap = last(parsed.flags, "--wrap")
         if wrap is not None and wrap.value is not None:
-            return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]))
-        return Shell("script", parsed.rest, outer, options, True) if parsed.rest and parsed.rest[0].text else None
+            return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]), flags=parsed.flags)
+        if not parsed.rest or not parsed.rest[0].text:
+            return None
+        return Shell("script", parsed.rest, outer, options, True, parsed.flags)
     is_script = words[0].text.endswith(SCRIPTS) or hands_on(words)
     return Shell("script", tuple(words), outer) if is_script else None
 

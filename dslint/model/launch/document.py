@@ -18,6 +18,9 @@ from dslint.model.launch.lostaddresses import LostAddress, lost_addresses
 from dslint.model.launch.lostcalls import LostCall, lost_calls
 from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.launch.parties import Party, run_parties
+from dslint.model.launch.slurmjob import of_queue
+from dslint.model.launch.submissions import Submission, submissions, submitted_as
+from dslint.model.launch.unseen import Unseen, unseen_variables
 from dslint.model.plan.tree import clone_names, file_in_image, top_of
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
@@ -84,6 +87,11 @@ class LaunchDoc:
     parties: tuple[Party, ...] = ()
     # Addresses at which containers or pods do not find each other.
     lost_addresses: tuple[LostAddress, ...] = ()
+    # The jobs that the text hands to a queue, and the calls in other scripts that make it a job.
+    submissions: tuple[Submission, ...] = ()
+    submitted_as: tuple[Submission, ...] = ()
+    # Variables that a command line in quotes asks for and does not find.
+    unseen: tuple[Unseen, ...] = ()
 
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
@@ -157,6 +165,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
         shown = parse_shell(source, "", snippet.base) if is_rewritten else shell
         if commands or reader.called:
             doc = LaunchDoc(source, shown, tuple(commands), is_rewritten=is_rewritten)
+            doc.unseen = tuple(unseen_variables(shell, () if is_rewritten else reader.quoted, frozenset))
             doc.called, doc.left_out = tuple(reader.called), tuple(reader.left_out)
             doc.has_pipefail = snippet.has_pipefail
             docs.append(doc)
@@ -199,7 +208,22 @@ def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Wo
     doc.parties = run_parties(shell)
     doc.lost_addresses = tuple(lost_addresses(doc.parties))
     doc.lost_calls = lost_calls(reader.calls, source, workspace, in_docs=in_docs)
+    _submitted(doc, reader, workspace)
     return [doc, *inner]
+
+
+def _submitted(doc: LaunchDoc, reader: TextReader, workspace: Workspace | None) -> None:
+    """What the text hands to a queue, how others hand the text to one, and the variables that depend on that."""
+    find, path = locator(workspace), doc.source.path
+    doc.submissions = submissions(doc.shell, find)
+    if not doc.in_docs and any(not of_queue(command.env, "ARRAY").is_absent for command in doc.commands):
+        doc.submitted_as = tuple(submitted_as(path, workspace, find))
+
+    def handed() -> frozenset[str]:
+        calls = () if doc.in_docs else submitted_as(path, workspace, find)
+        return frozenset(name for call in calls for name in (*call.inherited, *call.handed))
+
+    doc.unseen = tuple(unseen_variables(doc.shell, reader.quoted, handed))
 
 
 def _programs(source: SourceFile, workspace: Workspace | None) -> Collection[str]:

@@ -15,6 +15,12 @@ _MOST = 3
 _PIECE = re.compile(r"\\.|\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})|[$`]|[^\\$`]+", re.DOTALL)
 _NAME = re.compile(r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
 
+# What a command line in a variable means nothing by unless ``eval`` runs it.
+_ACTIVE = re.compile(r"""['"\\`;|&<>]|\{[^{}$]*,""")
+# What a text means something by when it is read as a command line.
+_SPECIAL = re.compile(r"""[\\'"`$;|&<>(){}#*?\[~]""")
+_ASKED = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
+
 
 def filled_text(shell: ShellDoc, kept: Template, scope: Scope) -> str | None:
     """The command line with the variables that are known; the others stay, for the reader of the text.
@@ -94,3 +100,38 @@ def _value(name: str, scope: Scope) -> str | None:
         return expand_assignment(f"${{{name}}}", scope.lookup())
     except UnknownWordError:
         return None
+
+
+def reads_as_written(shell: ShellDoc, kept: Template, raws: list[str]) -> bool:
+    """The command line in a variable means to bash what it means as a piece of the script.
+
+    ``eval`` sees quotes that came out of other variables, ``$CMD`` alone sees no quotes and operators at all.
+    """
+    if raws[0] == "eval":
+        return holds_plain_words(kept.text, kept.scope) and not quotes_variables(shell, kept)
+    return raws[0].startswith('"') or _ACTIVE.search(re.sub(r"\\\r?\n|\$\{[^}]*\}", " ", kept.text)) is None
+
+
+def with_exports(kept: Template, scope: Scope) -> Scope:
+    """The state in which a kept command line was written, with what has been exported since.
+
+    What the text itself asks for is as it was then.
+    """
+    found = kept.scope.at(scope.here())
+    asked = set(_ASKED.findall(kept.text))
+    for name in scope.exports:
+        if name not in asked and name in scope.values:
+            found.values[name], found.exports[name] = scope.values[name], scope.exports[name]
+    return found
+
+
+def holds_plain_words(body: str, scope: Scope) -> bool:
+    """No variable in the text holds quotes or operators, which the shell that reads the text would see as such."""
+    for name in set(re.findall(r"\$\{?(\w+)", body)):
+        try:
+            value = expand_assignment(f"${{{name}}}", scope.lookup())
+        except UnknownWordError:
+            continue
+        if _SPECIAL.search(value):
+            return False
+    return True

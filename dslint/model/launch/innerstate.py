@@ -11,14 +11,18 @@ from dslint.model.launch.commandlines import Around, Shell
 from dslint.model.shell.batchjob import MACHINE, is_directive
 from dslint.model.shell.commands import Invocation
 from dslint.model.shell.flow.choices import Choice
+from dslint.model.shell.flow.trees import tests_of
 from dslint.model.shell.pieces import Value
 from dslint.model.shell.scope import NOT_EXPORTED, Scope
 
 
 def under(commands: list[LaunchCommand], invocation: Invocation) -> list[LaunchCommand]:
-    """The commands with the conditions of what starts them."""
+    """The commands with the conditions of what starts them, and the tests that led to it."""
     if isinstance(invocation.scope.directory, Choice):
         commands = [replace(command, cwd_is_certain=False) for command in commands]
+    guards = tests_of(invocation.scope.guards)
+    if guards:
+        commands = [replace(command, guards=(*guards, *command.guards)) for command in commands]
     if not invocation.conditions:
         return commands
     return [replace(c, conditions=tuple(dict.fromkeys((*invocation.conditions, *c.conditions)))) for c in commands]

@@ -12,20 +12,27 @@ from dslint.core.source import Location, SourceFile, Span
 from dslint.model.firstlook import makes_config, makes_files, may_be_config, may_call, may_change, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.commandlines import Outer, Shell, names_launcher
-from dslint.model.launch.evaluated import filled_text, handed_on, holds_parts, quotes_variables
+from dslint.model.launch.evaluated import (
+    filled_text,
+    handed_on,
+    holds_parts,
+    holds_plain_words,
+    reads_as_written,
+    with_exports,
+)
+from dslint.model.launch.images import with_entrypoint
 from dslint.model.launch.innerstate import cut, exported, inside, machine_facts, remote, under, within
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.launchers.hetsteps import joined_parts, parts_of_step
 from dslint.model.launch.read import may_begin, read_command
 from dslint.model.launch.texts import may_start
+from dslint.model.launch.unseen import Quoted
 from dslint.model.shell.batchjob import job_directives, job_variables
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.overwriting import marked, sets_again
-from dslint.model.shell.pieces import UnknownWordError
-from dslint.model.shell.scope import Scope, Template
+from dslint.model.shell.scope import NOT_EXPORTED, Scope
 from dslint.model.shell.values import read_statements
-from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc, parse_shell
 
 if TYPE_CHECKING:
@@ -50,10 +57,6 @@ Locate = Callable[[str, Scope, str], "SourceFile | None"]
 _NEIGHBOURS = 32
 # Commands that run what a heredoc holds, or hand it to a batch system.
 _RUNS = re.compile(r"(?:^|[\s;&|(/])(?P<name>sbatch|srun|salloc|qsub|bsub|bash|zsh|sh|ssh|docker|kubectl)\b")
-# What a command line in a variable means nothing by unless ``eval`` runs it.
-_ACTIVE = re.compile(r"""['"\\`;|&<>]|\{[^{}$]*,""")
-# What a text means something by when it is read as a command line.
-_SPECIAL = re.compile(r"""[\\'"`$;|&<>(){}#*?\[~]""")
 _WRITES = re.compile(r">>?\s*\S+|\btee\b")
 _SCRIPT = re.compile(r"\s*#!.*\b(?:ba|z)?sh\b|^#SBATCH", re.MULTILINE)
 
@@ -80,6 +83,8 @@ class TextReader:
     programs: Collection[str] = ()
     # The names of the scripts that the text itself calls, with the state of the shell.
     calls: list[tuple[Word, Scope]] = field(default_factory=list)
+    # Command lines in single quotes that start a run.
+    quoted: list[Quoted] = field(default_factory=list)
     # How many calls of a script said nothing.
     in_vain: dict[str, int] = field(default_factory=dict)
     # The files that the script makes of others, where a config may be among them.
@@ -151,13 +156,13 @@ class TextReader:
     ) -> list[LaunchCommand]:
         raws = [w.raw for w in invocation.words]
         kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
-        if kept is not None and depth < DEPTH and _reads_as_written(shell, kept, raws):
+        if kept is not None and depth < DEPTH and reads_as_written(shell, kept, raws):
             text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
             inner = parse_shell(shell.source, text, kept.start)
-            scope = _with_exports(kept, invocation.scope)
+            scope = with_exports(kept, invocation.scope)
             return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         if kept is not None and raws[0] == "eval" and depth < DEPTH and shell.anchor is None:
-            scope = _with_exports(kept, invocation.scope)
+            scope = with_exports(kept, invocation.scope)
             filled = filled_text(shell, kept, scope)
             if filled is not None:
                 place = Span(invocation.words[0].location.span.start, invocation.words[-1].location.span.end)
@@ -165,18 +170,24 @@ class TextReader:
                 return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         parts = parts_of_step(invocation.words)
         if len(parts) > 1:
-            before = len(self.called)
-            each = [self._invocation(replace(invocation, words=p), shell, directives, outer, depth) for p in parts]
-            self.called[before:] = joined_parts([*each, self.called[before:]])[sum(map(len, each)) :]
-            return joined_parts(each)
+            return self._parts(parts, invocation, shell, directives, outer, depth)
         env = {**invocation.env, **directives}
         cwd = invocation.scope.cwd
         read = read_command(invocation.words, env, shell.source, outer, cwd, self.in_docs, self.programs)
+        words = None if read is not None else with_entrypoint(invocation, shell, self.find_file)
+        if words is not None:
+            read = read_command(words, env, shell.source, outer, cwd, self.in_docs, self.programs)
         if isinstance(read, LaunchCommand):
             return under([read], invocation)
         read = read or self.program(invocation, outer)
         if read is None or depth >= DEPTH:
             return []
+        return self._inside(read, invocation, shell, directives, depth)
+
+    def _inside(
+        self, read: Shell, invocation: Invocation, shell: ShellDoc, directives: Mapping[str, Fact[str]], depth: int
+    ) -> list[LaunchCommand]:
+        """What a command line inside the words of a command starts, or a script that they name."""
         seen = inside(read, invocation)
         directives = {**directives, **machine_facts(read)}
         if read.kind == "script":
@@ -189,7 +200,28 @@ class TextReader:
             found = self.script(*nested, read.outer, read.directives, depth + 1)
         else:
             found = self.commands(*nested, {**directives, **read.directives}, read.outer, depth + 1)
+        if found and not depth:
+            self._keep_quoted(Quoted(nested[0], read, invocation, seen))
         return under(within(found, read.around), invocation)
+
+    def _parts(
+        self,
+        parts: Sequence[tuple[Word, ...]],
+        invocation: Invocation,
+        shell: ShellDoc,
+        directives: Mapping[str, Fact[str]],
+        outer: Outer,
+        depth: int,
+    ) -> list[LaunchCommand]:
+        """The parts of a step with several programs."""
+        before = len(self.called)
+        each = [self._invocation(replace(invocation, words=p), shell, directives, outer, depth) for p in parts]
+        self.called[before:] = joined_parts([*each, self.called[before:]])[sum(map(len, each)) :]
+        return joined_parts(each)
+
+    def _keep_quoted(self, found: Quoted) -> None:
+        if len(self.chain) == 1 and found.text.anchor is None and found.call.words[0].raw.startswith("'"):
+            self.quoted.append(found)
 
     def wanted(self, raw: str) -> bool:
         """Whether a command may be a launch, or a heredoc a config."""
@@ -220,7 +252,8 @@ class TextReader:
         if len(self.chain) == 1 and not invocation.conditions:
             self.calls.append((name, invocation.scope))
         names = {variable for variable, fact in invocation.env.items() if fact.is_known}
-        is_in_job = bool(directives or call.directives or call.outer.name)
+        is_handed = call.is_job and any(not f.reason.endswith(NOT_EXPORTED) for f in invocation.env.values())
+        is_in_job = bool(directives or call.directives or call.outer.name) or is_handed
         if not (is_in_job or names or any(w.text is not None for w in arguments)) or len(self.chain) > DEPTH:
             return
         source = self.locate(name.text or "", invocation.scope, self.chain[-1]) or self._in_image(call)
@@ -277,7 +310,7 @@ class TextReader:
         # Between double quotes the outer shell expands first; without escapes the text reads the same.
         scope = cut(invocation.scope.copy(), inner, invocation, invocation.scope.values)
         is_quoted = literal and raw[0] == '"'
-        is_plain = is_quoted and not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope)
+        is_plain = is_quoted and not re.search(r'\\(?!\n)|["`]', body) and holds_plain_words(body, scope)
         if is_plain and not holds_parts(body, scope):
             return parse_shell(shell.source, body, start + 1), scope
         place = Span(word.location.span.start, inner.words[-1].location.span.end)
@@ -318,41 +351,6 @@ class TextReader:
         if body == heredoc.body:
             self.inner.append(doc)
         return self.script(doc, scope, Outer(), directives if here else {}, depth + 1)
-
-
-def _reads_as_written(shell: ShellDoc, kept: Template, raws: list[str]) -> bool:
-    """The command line in a variable means to bash what it means as a piece of the script.
-
-    ``eval`` sees quotes that came out of other variables, ``$CMD`` alone sees no quotes and operators at all.
-    """
-    if raws[0] == "eval":
-        return _holds_plain_words(kept.text, kept.scope) and not quotes_variables(shell, kept)
-    return raws[0].startswith('"') or _ACTIVE.search(re.sub(r"\\\r?\n|\$\{[^}]*\}", " ", kept.text)) is None
-
-
-def _with_exports(kept: Template, scope: Scope) -> Scope:
-    """The state in which a kept command line was written, with what has been exported since.
-
-    What the text itself asks for is as it was then.
-    """
-    found = kept.scope.at(scope.here())
-    asked = set(_NAME.findall(kept.text))
-    for name in scope.exports:
-        if name not in asked and name in scope.values:
-            found.values[name], found.exports[name] = scope.values[name], scope.exports[name]
-    return found
-
-
-def _holds_plain_words(body: str, scope: Scope) -> bool:
-    """No variable in the text holds quotes or operators, which the shell that reads the text would see as such."""
-    for name in set(re.findall(r"\$\{?(\w+)", body)):
-        try:
-            value = expand_assignment(f"${{{name}}}", scope.lookup())
-        except UnknownWordError:
-            continue
-        if _SPECIAL.search(value):
-            return False
-    return True
 
 
 def _add(command: LaunchCommand, out: list[LaunchCommand]) -> None:

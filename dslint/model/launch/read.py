@@ -63,6 +63,8 @@ def read_command(
     head = _head(rest, programs) if found.line is None else None
     if head is None:
         shell = line_of(found, outer) if found.line is not None else shell_of(rest, outer)
+        if shell is not None and last(shell.flags, "--export") is not None:  # a job finds what a step finds
+            hand_over("srun", (), Parsed(shell.flags, ()), seen)
         return inside(shell, found, cwd, None if seen == env else seen) if shell is not None else None
     if head.adapter.wraps:
         parsed = _wrapper_options(head)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dslint.core.fact import Fact, absent, known, product, unknown
 from dslint.core.source import Location
@@ -84,6 +85,28 @@ def machine_gpus(command: LaunchCommand) -> Fact[int]:
         if found.is_absent and name in command.env:
             found = env_count(command.env, name)
     return found
+
+
+_QUEUES = ("SBATCH_", "PBSJOB_", "BSUB_")
+_ONE_TASK = re.compile(r"(\d+)(?:-\1)?(?::\d+)?")
+
+
+def of_queue(facts: Mapping[str, Fact[str]], name: str) -> Fact[str]:
+    """What a job says to whichever queue it is for: ``ARRAY``, ``ALONE``, ``DEPENDENCY``, ``NODELIST``."""
+    return next((facts[queue + name] for queue in _QUEUES if queue + name in facts), absent())
+
+
+def tasks_at_once(facts: Mapping[str, Fact[str]]) -> Location | None:
+    """Where a job is asked to be an array, several tasks of which run beside each other on nodes that they share."""
+    array = of_queue(facts, "ARRAY")
+    tasks, _, most = array.get_or("").replace("]", "").partition("%")
+    is_several = re.fullmatch(r"[\d,:-]+", tasks) is not None and _ONE_TASK.fullmatch(tasks) is None and most != "1"
+    return array.origins[0] if is_several and array.origins and not is_alone(facts) else None
+
+
+def is_alone(facts: Mapping[str, Fact[str]]) -> bool:
+    """A job has its nodes for itself, or waits until no other one of its name runs."""
+    return not of_queue(facts, "ALONE").is_absent or of_queue(facts, "DEPENDENCY").get_or("") == "singleton"
 
 
 def _count(flag: Flag) -> Fact[int]:

@@ -1,36 +1,38 @@
 """Variables that a command line in quotes asks for, which its shell does not inherit: they are set and not exported.
 
 ``srun bash -c '... $NAME ...'``: the text is expanded by the shell that ``srun`` starts, not by the one that sets
-``NAME``.
+``NAME``. The reader of the shell says what is set and what is exported where the command stands.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dslint.core.source import Location, Span
-from dslint.model.launch.around import nodes_at
-from dslint.model.launch.document import LaunchDoc
+from dslint.core.source import Location
+from dslint.model.launch.commandlines import Shell
+from dslint.model.launch.launchers.adapters import program_name
+from dslint.model.shell.commands import Invocation
+from dslint.model.shell.effects import assigned_names, command_names
+from dslint.model.shell.pieces import Value
+from dslint.model.shell.scope import NOT_EXPORTED
+from dslint.parse.shell import ShellDoc
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_USE = re.compile(r"(?<!\\)\$(?:\{(?P<braced>[A-Za-z_]\w*)(?P<rest>[^}]*)\}|(?P<plain>[A-Za-z_]\w*))")
-# They run the text themselves, or only print it. What a container finds is up to its image.
-_OTHERS = frozenset({"eval", "trap", "alias", "echo", "printf", "docker", "podman", "nerdctl", "kubectl", "awk", "sed"})
-# Other machines: they may set variables of their own.
-_RUNS = re.compile(r"(?:^|[\s/])(?:srun|bash|sh|zsh|ssh|pdsh|clush|mpirun|mpiexec|xargs|parallel|setsid|nohup)\b")
+# Other machines whose shell is asked for; what a container finds is up to its image.
+_REMOTE = frozenset({"ssh", "pdsh", "clush", "pssh", "parallel-ssh"})
 # Names that the surroundings of a job export already, so that a new value is exported, too.
 _COMMON = re.compile(
     r"(?:SLURM|PBS|LSB|CUDA|NVIDIA|CONDA|XDG|LC|HF|WANDB|NCCL|OMP)_\w+|PATH|HOME|USER|SHELL|PWD|LANG|TERM|HOSTNAME"
     r"|TMPDIR|LOGNAME|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV|EDITOR|SCRATCH|WORK|RANDOM|SECONDS|LINENO|IFS|OPTARG"
 )
-_ALL_EXPORTED = re.compile(r"\bset\s+-\w*a|\ballexport\b|\bexport\s+[\"']?\$")
-_SOURCES = re.compile(r"(?:^|[;&|({]|\bthen\b|\bdo\b)[ \t]*(?:source|\.)[ \t]+(?P<file>\S+)", re.MULTILINE)
-_KNOWN_SOURCE = re.compile(r"activate|bashrc|profile|conda\.sh|/etc/|setvars|/modules?/")
+_PLAIN_USE = re.compile(r"\$(?:\w+|\{\w+(?:[%#/^,\[@:]\S*)?\})", re.DOTALL)
+_DEFAULT = re.compile(r"\$\{\w+:?[-=+?]")
+_FORS = frozenset({"for_statement", "c_style_for_statement"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,89 +44,123 @@ class Unseen:
     used: Location
     program: str
     is_loop: bool = False
+    # On another machine an export would not help.
+    is_remote: bool = False
 
 
-def unseen_variables(doc: LaunchDoc) -> Iterator[Unseen]:
-    """Each variable once for each text in quotes in which a launch command of the document stands."""
-    text = doc.shell.text
-    if doc.shell.anchor is not None or doc.is_inner or doc.is_rewritten or _ALL_EXPORTED.search(text):
-        return
-    if any(not _KNOWN_SOURCE.search(found["file"]) for found in _SOURCES.finditer(text)):
-        return
-    seen: set[tuple[str, int]] = set()
-    for command in doc.commands:
-        quoted, program = _quoted(doc, command.location)
-        if quoted is None or program is None:
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A command line in single quotes that starts a run: the text inside, what runs it, and the state it is run in.
+
+    ``before`` is the command as this shell runs it, ``inside`` what the programs around leave of its environment.
+    """
+
+    text: ShellDoc
+    call: Shell
+    before: Invocation
+    inside: Invocation
+
+
+def unseen_variables(
+    shell: ShellDoc, every: Sequence[Quoted], handed: Callable[[], frozenset[str]]
+) -> Iterator[Unseen]:
+    """Each variable once for each text in quotes; ``handed`` are the names that the caller of the script exports."""
+    for quoted in every:
+        if not _is_shell(quoted):
             continue
-        for name, at in _asked(doc, quoted):
-            if (name, quoted.id) in seen:
+        for name, use in _asked(quoted.text):
+            if not _is_unseen(name, quoted):
                 continue
-            seen.add((name, quoted.id))
-            found = _assigned(doc, name, program)
-            if found is not None:
-                use = doc.source.location(doc.shell.source_span(at, at + len(name)), "asks for it")
-                first = doc.shell.raw(program).split(None, 1)[0]
-                yield Unseen(name, found[0], use, first, found[1])
+            found = _assigned(shell, name, quoted.before)
+            if found is None or name in handed():
+                continue
+            used = quoted.text.source.location(quoted.text.span(use), "asks for it")
+            place = shell.source.location(shell.span(found), f"sets `{name}`")
+            program = quoted.before.words[0].raw
+            yield Unseen(name, place, used, program, found.type in _FORS, quoted.call.kind == "ssh")
 
 
-def _quoted(doc: LaunchDoc, place: Location) -> tuple[Node | None, Node | None]:
-    """The single quotes around a command, and the command that gets them as a word."""
-    nodes = list(nodes_at(doc, place))
-    if not nodes or nodes[0].type != "raw_string" or len(nodes) < 2 or nodes[1].type != "command":
-        return None, None
-    head = doc.shell.raw(nodes[1])[: doc.shell.local(nodes[0]).start - doc.shell.local(nodes[1]).start]
-    words = head.split()
-    if not words or _OTHERS & {word.rpartition("/")[2] for word in words} or not _RUNS.search(head):
-        return None, None
-    return nodes[0], nodes[1]
+def _is_shell(quoted: Quoted) -> bool:
+    """A shell of its own runs the text, here or on another machine, and nothing may have set further names."""
+    names = {program_name(words[0]) for words in quoted.call.around.words if words}
+    if "" in quoted.before.env or quoted.call.kind not in ("-c", "ssh"):
+        return False
+    return bool(names & _REMOTE) if quoted.call.kind == "ssh" else "" not in quoted.inside.env
 
 
-def _asked(doc: LaunchDoc, quoted: Node) -> Iterator[tuple[str, int]]:
-    """The variables that a text in quotes asks for and does not set, with their offsets in the text of the document."""
-    span = doc.shell.local(quoted)
-    body = doc.shell.text[span.start : span.end]
-    for found in _USE.finditer(body):
-        name = found["braced"] or found["plain"]
-        sets = rf"(?<![\w-]){name}\+?=|\b(?:for|read|select)\b[^\n;]*\b{name}\b|\bmapfile\b[^\n;]*\b{name}\b"
-        if _COMMON.fullmatch(name) or (found["rest"] or "").startswith((":-", "-", ":=", "=", ":+", "+", ":?", "?")):
-            continue
-        if not re.search(sets, body) and not re.search(r"\bsource |(?:^|[\s;&'])\. |\beval\b|\bgetopts\b", body):
-            yield name, span.start + found.start("braced" if found["braced"] else "plain")
+def _is_unseen(name: str, quoted: Quoted) -> bool:
+    """The shell has the variable and does not hand it over, and no word of the command speaks of it."""
+    fact = quoted.before.env.get(name)
+    if fact is None or not fact.reason.endswith(NOT_EXPORTED) or _COMMON.fullmatch(name):
+        return False
+    inside = quoted.inside.env.get(name)
+    if inside is not None and not inside.reason.endswith(NOT_EXPORTED):
+        return False
+    held = quoted.before.scope.values.get(name)
+    if quoted.before.scope.exports.get(name, False) is not False:
+        return False  # one way leads past an export
+    if isinstance(held, Value) and held.is_default:
+        return False
+    line = quoted.call.words[0].location
+    others = [word.raw for word in quoted.before.words if word.location != line]
+    return not any(re.search(rf"(?<![\w${{]){name}\b", raw) for raw in others)
 
 
-def _assigned(doc: LaunchDoc, name: str, program: Node) -> tuple[Location, bool] | None:
-    """Where the shell sets a variable before a command that does not find it; ``None`` where it may be exported."""
-    text, start = doc.shell.text, doc.shell.local(program).start
-    exports = rf"\b(?:export|declare[ \t]+-\w*x\w*|typeset[ \t]+-\w*x\w*)\b(?:[^\n;|&]|\\\n)*(?<![\w$]){name}(?!\w)"
-    handed_on = rf"(?<![\w${{]){name}\b"
-    if re.search(exports, text) or re.search(handed_on, _without_quotes(doc, program)):
-        return None
-    loop = re.compile(
-        rf"^[ \t]*for[ \t]+(?P<name>{name})[ \t]+in\b|\bfor[ \t]*\(\([ \t]*(?P<other>{name})=", re.MULTILINE
-    )
-    sets = list(re.finditer(rf"^[ \t]*(?:local[ \t]+)?{name}=(?P<value>[^\n]*)", text[:start], re.MULTILINE))
-    if any(f"${name}" in found["value"] or f"${{{name}" in found["value"] for found in sets):
-        return None
-    turn = next((found for found in loop.finditer(text[:start])), None)
-    first = sets[0] if sets else turn
-    if first is None or (sets and _is_prefix(sets[0]["value"])):
-        return None
-    begin = first.start() + len(first[0]) - len(first[0].lstrip())
-    return doc.source.location(doc.shell.source_span(begin, first.end()), f"sets `{name}`"), not sets
+def _asked(text: ShellDoc) -> Iterator[tuple[str, Node]]:
+    """The variables that a text asks for and that nothing in it may set, with their places."""
+    sets = assigned_names(text, text.root)
+    seen: set[str] = set()
+    for node, name in _expansions(text.root, text) if sets is not None else ():
+        raw = text.raw(node)
+        if _DEFAULT.match(raw) or not _PLAIN_USE.fullmatch(raw):
+            seen.add(name)  # the text knows that it may be empty
+        elif name not in seen and sets is not None and name not in sets:
+            seen.add(name)
+            yield name, next(child for child in node.children if child.type == "variable_name")
 
 
-def _is_prefix(value: str) -> bool:
-    """A command follows on the same line, which finds the variable; or the line goes on."""
-    bare = re.sub(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)|\$\{[^}]*\}|\"[^\"]*\"|'[^']*'|`[^`]*`|\([^)]*\)", "x", value)
-    return bare.rstrip().endswith("\\") or re.match(r"\S*[ \t]+[^\s#;&|]", bare) is not None
+def _assigned(shell: ShellDoc, name: str, before: Invocation) -> Node | None:
+    """The first place where the shell sets a variable; ``None`` where its caller may have set it, too."""
+    end, first = before.node.start_byte, None
+    for node in _in_order(shell.root):
+        if node.start_byte >= end:
+            break
+        if node.type in ("simple_expansion", "expansion") and first is None:
+            if any(child.type == "variable_name" and shell.raw(child) == name for child in node.children):
+                return None  # it is read before it is set
+        elif _sets(node, name, shell) and first is None:
+            value = node.child_by_field_name("value")
+            if value is not None and any(each == name for _, each in _expansions(value, shell)):
+                return None
+            declared = node.parent is not None and node.parent.type == "declaration_command"
+            first = node.parent if declared else node
+    return first
 
 
-def _without_quotes(doc: LaunchDoc, program: Node) -> str:
-    """The words of a command that are not in single quotes: ``-x NAME``, ``--export=NAME``, ``env NAME=...``."""
-    base = doc.shell.local(program).start
-    raw = doc.shell.raw(program)
-    for child in reversed(program.children):
-        if child.type == "raw_string":
-            span: Span = doc.shell.local(child)
-            raw = raw[: span.start - base] + raw[span.end - base :]
-    return raw
+def _sets(node: Node, name: str, shell: ShellDoc) -> bool:
+    if node.type == "variable_assignment":
+        is_prefix = node.parent is not None and node.parent.type == "command"
+        target = node.child_by_field_name("name")
+        return not is_prefix and target is not None and shell.raw(target) == name
+    if node.type == "for_statement":
+        target = node.child_by_field_name("variable")
+        return target is not None and shell.raw(target) == name
+    if node.type == "command" and re.match(r"(?:IFS=\S*\s+)?read\s", shell.raw(node)):
+        return name in (command_names(shell.raw(node)) or ())
+    return node.type == "c_style_for_statement" and re.match(rf"for\s*\(\(\s*{name}\s*=", shell.raw(node)) is not None
+
+
+def _expansions(root: Node, shell: ShellDoc) -> Iterator[tuple[Node, str]]:
+    for node in _in_order(root):
+        if node.type in ("simple_expansion", "expansion"):
+            name = next((child for child in node.children if child.type == "variable_name"), None)
+            if name is not None:
+                yield node, shell.raw(name)
+
+
+def _in_order(root: Node) -> Iterator[Node]:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.children))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dslint.core.fact import Fact, absent
-from dslint.core.source import Location
+from dslint.core.source import Location, SourceFile
 from dslint.model.deepspeed.detect import is_accelerate_config
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.slurmjob import job_tasks, machine_gpus
@@ -25,8 +25,10 @@ from dslint.model.plan.trainedmodel import SIZES, TrainedModel, model_without_si
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
-LAUNCHES = re.compile(r"accelerate[ \t-]+launch|accelerate\.commands\.launch")
-YAML = re.compile(r"[\w./-]+\.ya?ml\b")
+_LAUNCHES = re.compile(r"accelerate[ \t-]+launch|accelerate\.commands\.launch")
+_YAML = re.compile(r"[\w./-]+\.ya?ml\b")
+_SCRIPT = re.compile(r"[\w./-]+\.(?:sh|bash|sbatch|slurm)\b")
+_COMMENT = re.compile(r"^[ \t]*#[^\n]*|(?<=[ \t])#[ \t][^\n]*", re.MULTILINE)
 
 
 def matters(command: LaunchCommand) -> bool:
@@ -59,15 +61,45 @@ def unused_accelerate_file(command: LaunchCommand, files: Files) -> DataDoc | No
 
     People copy it to where accelerate looks for it, and then start Python.
     """
-    source = files.workspace.read(command.location.path) if command.launcher == "python" and not command.outer else None
-    if source is None or "accelerate" not in source.text or LAUNCHES.search(source.text):
+    if command.launcher != "python" or command.outer:
         return None
-    for name in dict.fromkeys(YAML.findall(source.text)):
+    for name in yaml_beside(command, files):
         path = files.find(name)
         doc = files.workspace.yaml(path) if path is not None else None
         if doc is not None and is_accelerate_config(path or "", doc.data) and (_number(doc) > 1):
             return doc
     return None
+
+
+def yaml_beside(command: LaunchCommand, files: Files) -> tuple[str, ...]:
+    """The YAML files that a text names outside of its comments, where nothing that it runs is `accelerate launch`.
+
+    What else the text starts, the reader of launch texts says: also by a variable, or in a script that it calls.
+    """
+    path = command.location.path
+    source = files.workspace.read(path)
+    text = _COMMENT.sub("", source.text) if source is not None else ""
+    if not re.search("accelerate", text, re.IGNORECASE) or _LAUNCHES.search(text):
+        return ()
+    names = tuple(dict.fromkeys(_YAML.findall(text)))
+    scripts = [found for name in dict.fromkeys(_SCRIPT.findall(text)) if (found := files.find(name)) is not None]
+    if not names or any(_launches(script, files.workspace) for script in (path, *scripts)):
+        return ()
+    return names
+
+
+def _launches(path: str, workspace: Workspace) -> bool:
+    from dslint.model.launch.document import read_launch_docs
+
+    def read(source: SourceFile) -> bool:
+        if _LAUNCHES.search(_COMMENT.sub("", source.text)):
+            return True
+        docs = (
+            read_launch_docs(source, "shell", workspace) if path.endswith((".sh", ".bash", ".sbatch", ".slurm")) else []
+        )
+        return any(command.launcher == "accelerate" for doc in docs for command in (*doc.commands, *doc.called))
+
+    return workspace.memo("starts accelerate launch", path, read) or False
 
 
 def _number(doc: DataDoc) -> int:

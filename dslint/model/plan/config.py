@@ -12,6 +12,7 @@ from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.plan.appearing import is_written, may_appear, writes
 from dslint.model.plan.configarg import SUFFIXES
+from dslint.model.plan.edited import is_edited
 from dslint.model.plan.files import Files
 from dslint.model.plan.leftbehind import LeftBehind, left_behind
 from dslint.model.plan.recipe import NO_COMMAND, Recipe
@@ -171,6 +172,8 @@ def _accelerate_yaml(flag: Flag | None, files: Files) -> tuple[DataDoc | None, t
     path = files.find(named.text)
     if path is None:
         return None, _missing(named, files)
+    if is_edited(path, files.command, files.workspace):
+        return None, ()  # what the launcher reads is not what stands there
     return files.data(path), _left(named, files)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +12,29 @@ from typing import Any
 from dslint.core.source import Location, SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.sources.yamldocuments import documents
+from dslint.model.plan.scriptrun import near_sources
 from dslint.model.plan.tree import files_by_name
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
 _MANIFEST = re.compile(r"^kind:", re.MULTILINE)
 # Devices of a node by any vendor, and claims of them.
-_DEVICE = re.compile(r"gpu|/mig-|neuron|habana|tpu|npu|xpu|ascend|rocm|mlu|dcu|claims|\{\{", re.IGNORECASE)
+_DEVICE = re.compile(r"gpu|cuda|/mig-|neuron|habana|tpu|npu|xpu|ascend|rocm|mlu|dcu|claims|\{\{", re.IGNORECASE)
 # A node with GPUs is asked for by name, or its taint is tolerated.
 _NODE = re.compile(
     r"nvidia|gpu|amd\.com|accelerator|[\"' ](?:p[345]\w*|g[456]\w*)\.\w*\d*xlarge|[ah][12]00|gb200", re.I
 )
 # Without a request: the runtime of NVIDIA shows what this variable says, and a privileged container all devices.
 _SHOWS_ALL = re.compile(r"NVIDIA_VISIBLE_DEVICES|privileged|runtimeClassName|hostPath.*/dev/nvidia|\{\{")
+# A part of a device is asked for in an annotation, or a scheduler of its own gives it; a map may hold the variable.
+_ELSEWHERE = re.compile(r"gpu-(?:fraction|memory|mem)|vgpu|runai|hami|configMapRef", re.IGNORECASE)
+# A selector for nodes without GPUs.
+_WITHOUT = re.compile(r"\b(?:no|non|not|without|cpu)(?:\b|[-_])|^(?:false|0|none)$", re.IGNORECASE)
+# The processes are told to stay on the CPU.
+_ON_CPU = re.compile(r"(?:--\w[\w-]*=)?(?:cpu|gloo)|--(?:use[-_])?cpu|--no[-_]cuda|--no[-_]gpu")
+_NEEDS = re.compile(r"cuda|nccl|Trainer\(|Accelerator\(|deepspeed|torch\.distributed")
+_KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_PATCHES = re.compile(r"^(?:patches\w*|components|replacements|transformers):", re.MULTILINE)
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "python", "mpirun"})
 _MOST_FILES = 60
 
@@ -36,7 +47,7 @@ class GpulessPod:
     job: str
 
 
-def gpuless_pod(command: LaunchCommand, workspace: Workspace) -> GpulessPod | None:
+def gpuless_pod(command: LaunchCommand, script: str | None, workspace: Workspace) -> GpulessPod | None:
     """The pod in which a command runs, where it has a sign of GPUs and no container of it asks for one."""
     place = command.location
     if not place.path.endswith((".yaml", ".yml")) or command.launcher not in _LAUNCHERS:
@@ -44,13 +55,43 @@ def gpuless_pod(command: LaunchCommand, workspace: Workspace) -> GpulessPod | No
     source = workspace.read(place.path)
     if source is None or "apiVersion" not in source.text or "{{" in source.text:
         return None
+    if _stays_on_cpu(command, script, workspace) or _is_patched(place.path, workspace):
+        return None
     for doc in documents(source, lambda text: _MANIFEST.search(text) is not None):
         at = _pointer(doc, place)
         if at.startswith("/spec/trainer") and not doc.problems:
             return _of_trainer(doc, source, workspace)
         if "/containers/" in at and not doc.problems:
-            return _of_pod(doc, at.partition("/containers/")[0])
+            return _of_pod(doc, _of_worker(doc, at.partition("/containers/")[0]))
     return None
+
+
+def _stays_on_cpu(command: LaunchCommand, script: str | None, workspace: Workspace) -> bool:
+    """The command or its script says that it uses no GPU; plain Python that says nothing of one may need none."""
+    if any(_ON_CPU.fullmatch(word.text or "") for word in command.words):
+        return True
+    source = workspace.read(script) if script is not None and script.endswith(".py") else None
+    texts = [found.text for found in near_sources(source, workspace)] if source is not None else []
+    if any("gloo" in text for text in texts) and not any("nccl" in text for text in texts):
+        return True
+    return command.launcher == "python" and bool(texts) and not any(map(_NEEDS.search, texts))
+
+
+def _is_patched(path: str, workspace: Workspace) -> bool:
+    """A base of kustomize, beside overlays that may add the resources."""
+    names = files_by_name(path, workspace)
+    found = [other for name in _KUSTOMIZATION for other in names.get(name, ())]
+    if posixpath.dirname(path) not in map(posixpath.dirname, found):
+        return False
+    texts = [source.text for other in found[:_MOST_FILES] if (source := workspace.read(other)) is not None]
+    return any(map(_PATCHES.search, texts))
+
+
+def _of_worker(doc: DataDoc, at: str) -> str:
+    """The pod whose processes ``mpirun`` starts: those of the workers of an MPIJob."""
+    worker = at.replace("/Launcher/", "/Worker/")
+    is_apart = "/mpiReplicaSpecs/" in at and doc.get("/spec/runLauncherAsWorker") is not True
+    return worker if is_apart and doc.has(worker) else at
 
 
 def _pointer(doc: DataDoc, place: Location) -> str:
@@ -63,6 +104,11 @@ def _of_pod(doc: DataDoc, at: str, also: str = "") -> GpulessPod | None:
     """The pod with this specification; ``also`` is what else belongs to it."""
     pod = doc.get(at)
     if not isinstance(pod, dict) or _asks(pod) or _SHOWS_ALL.search(json.dumps(pod, default=str) + also):
+        return None
+    around = (doc.get(at.rpartition("/")[0] + "/metadata"), doc.get("/metadata"), pod)
+    selected = pod.get("nodeSelector")
+    values = selected.items() if isinstance(selected, dict) else ()
+    if _ELSEWHERE.search(json.dumps(around, default=str)) or any(_WITHOUT.search(str(v)) for _, v in values):
         return None
     sign = next(_signs(doc, at), None)
     return GpulessPod(sign, str(doc.get("/kind"))) if sign is not None else None

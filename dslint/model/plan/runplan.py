@@ -64,7 +64,7 @@ from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
 from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.plan.trainerdevices import devices_asked, trainer_devices
-from dslint.model.plan.trainernodes import nodes_asked, trainer_nodes
+from dslint.model.plan.trainernodes import nodes_asked, shown_devices, trainer_nodes
 from dslint.model.plan.unreadsettings import UnreadSettings, unread_settings
 from dslint.model.plan.unsetrank import UnsetRank, unset_rank
 from dslint.model.workspace import Workspace
@@ -363,7 +363,7 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
     unused = unused_accelerate_file(command, files) if script is not None else None
     given = plan.given.values if plan.given is not None else {}
     asked = workspace.memo("trainer devices", script, partial(trainer_devices, workspace=workspace)) if script else None
-    devices = devices_asked(asked, given)
+    devices = devices_asked(asked, given).or_else(shown_devices(command, script, around))
     return replace(
         plan,
         ranks=joins_others(command, script, unused, workspace) if devices.get_or(2) > 1 else None,
@@ -386,5 +386,5 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         unset_rank=unset_rank(command, script, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
         unread=unread_settings(command, script, files),
-        no_gpu=gpuless_pod(command, workspace),
+        no_gpu=gpuless_pod(command, script, workspace),
     )

@@ -11,6 +11,7 @@ from typing import Any
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location, SourceFile
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.slurmjob import one_gpu_of_task
 from dslint.model.plan.files import Files
 from dslint.model.plan.tree import files_by_name
 from dslint.parse.data import DataDoc
@@ -46,7 +47,20 @@ class TrainerNodes:
 
 def trainer_nodes(source: SourceFile) -> TrainerNodes | None:
     """What the script writes, where it makes one Trainer and says nothing of other machines itself."""
-    if not source.path.endswith(".py") or not _WORDS.search(source.text) or _SCRIPT.search(source.text):
+    return None if _SCRIPT.search(source.text) else _trainer_number(source, _NAME)
+
+
+def shown_devices(command: LaunchCommand, script: str | None, files: Files) -> Fact[int]:
+    """``devices`` of the one Trainer by the file of settings, where Slurm shows each task one; else nobody asks."""
+    if script is None or one_gpu_of_task(command) is None or command.conditions:
+        return absent()
+    found = files.workspace.memo("trainer devices of a file", script, lambda source: _trainer_number(source, "devices"))
+    return _in_files(found, command, files) if found is not None and found.number is None else absent()
+
+
+def _trainer_number(source: SourceFile, name: str) -> TrainerNodes | None:
+    """A number that the one Trainer of a script is given under this name, or where it comes from."""
+    if not source.path.endswith(".py") or not _WORDS.search(source.text):
         return None
     module = read(source)
     if not isinstance(module, Module):
@@ -55,14 +69,14 @@ def trainer_nodes(source: SourceFile) -> TrainerNodes | None:
     if len(made) != 1:
         return None
     given = {word.arg: word.value for word in made[0].keywords}
-    value = _followed(given.get(_NAME), module)
+    value = _followed(given.get(name), module)
     if isinstance(value, ast.Constant) and type(value.value) is int:
         return TrainerNodes(value.value, (), module.location(value))
-    keys = _keys(value) if _NAME in given else (*_keys(given.get(None)), _NAME)
-    if not keys or (_NAME not in given and len(keys) == 1):
+    keys = _keys(value) if name in given else (*_keys(given.get(None)), name)
+    if not keys or (name not in given and len(keys) == 1):
         return None
     texts = (n.value for n in module.nodes_of(ast.Constant) if isinstance(n.value, str) and _FILE.fullmatch(n.value))
-    return TrainerNodes(None, keys, module.location(given.get(_NAME) or made[0]), tuple(dict.fromkeys(texts)))
+    return TrainerNodes(None, keys, module.location(given.get(name) or made[0]), tuple(dict.fromkeys(texts)))
 
 
 def _followed(value: ast.expr | None, module: Module) -> ast.expr | None:

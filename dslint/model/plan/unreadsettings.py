@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dslint.core.source import Location, SourceFile
 from dslint.model.deepspeed.detect import is_accelerate_config
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.plan.asked import LAUNCHES, YAML
+from dslint.model.launch.submissions import submitted_as
+from dslint.model.plan.asked import yaml_beside
 from dslint.model.plan.files import Files
 from dslint.model.plan.questions import ranks_question
 from dslint.model.plan.scriptrun import near_sources, script_run
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
-_SPEAKS = re.compile(r"accelerate|ACCELERATE")
 _PRECISIONS = ("fp16", "bf16", "fp8")
 _TYPES = {"DEEPSPEED": "deepspeed_plugin", "FSDP": "fsdp_plugin", "MEGATRON_LM": "megatron_lm_plugin"}
 # The plugins have had other names, and the script may read the file or set the variables by itself.
@@ -45,12 +46,12 @@ def unread_settings(command: LaunchCommand, script: str | None, files: Files) ->
     """What is lost because torchrun, or `srun` alone, starts a script for which the text names an accelerate config."""
     if script is None or command.launcher not in ("torchrun", "srun") or command.in_docs:
         return None
-    source = files.workspace.read(command.location.path)
-    if source is None or not _SPEAKS.search(source.text) or LAUNCHES.search(source.text):
+    names = yaml_beside(command, files)
+    if not names or any(_says_more(name) for name in command.env):
         return None
-    if any(name.startswith("ACCELERATE_") and name != "ACCELERATE_CONFIG_FILE" for name in command.env):
+    doc = _named(names, command, files)
+    if doc is not None and any(map(_says_more, _handed(command.location.path, files.workspace))):
         return None
-    doc = _named(source, command, files)
     made = files.workspace.memo("accelerator made", script, lambda text: _made(text, files.workspace)) if doc else None
     if doc is None or made is None:
         return None
@@ -58,10 +59,22 @@ def unread_settings(command: LaunchCommand, script: str | None, files: Files) ->
     return UnreadSettings(doc, lost, made.location) if lost else None
 
 
-def _named(source: SourceFile, command: LaunchCommand, files: Files) -> DataDoc | None:
+def _says_more(variable: str) -> bool:
+    return variable.startswith("ACCELERATE_") and variable != "ACCELERATE_CONFIG_FILE"
+
+
+def _handed(path: str, workspace: Workspace) -> Iterator[str]:
+    """The variables that a job finds because of the scripts that submit it."""
+    from dslint.model.launch.document import locator
+
+    for call in submitted_as(path, workspace, locator(workspace)):
+        yield from (*call.inherited, *call.handed)
+
+
+def _named(names: Sequence[str], command: LaunchCommand, files: Files) -> DataDoc | None:
     """The config that the text names outside of the words of the command: those go to the script."""
     given = {word.text for word in command.script_args} | {word.raw for word in command.script_args}
-    for name in dict.fromkeys(YAML.findall(source.text)):
+    for name in names:
         path = files.find(name) if not any(name in (text or "") for text in given) else None
         doc = files.workspace.yaml(path) if path is not None else None
         if doc is not None and is_accelerate_config(path or "", doc.data):

@@ -39,9 +39,19 @@ _BSUB = {
     "SLOTS_PER_HOST": re.compile(r"#BSUB[ \t]+-R[ \t].*?\bspan\[ptile=(\d+)\]"),
     "GPUS_PER_HOST": re.compile(r"#BSUB[ \t]+-gpu[ \t]+[\"']?(?:[^\"'\s]*:)?num=(\d+)"),
     "NODES": re.compile(r"#BSUB[ \t]+-nnodes[ \t]+(\d+)[ \t]*$"),
+    "ARRAY": re.compile(r"#BSUB[ \t]+-J[ \t]+[\"']?[\w.-]*\[([\d,:-]+\](?:%\d+)?)"),
+    "ALONE": re.compile(r"#BSUB[ \t](?:.*[ \t])?(-x)\b"),
 }
+_PBS_ARRAY = re.compile(r"#PBS[ \t]+-[Jt][ \t]+(?P<tasks>[\d,:-]+(?:%\d+)?)")
+_PBS_ALONE = re.compile(r"\bplace=\S*\bexcl(?:host)?\b|\bnaccesspolicy=singlejob\b")
 
 _ONE: Fact[str] = known("1")
+
+
+def is_batch_script(shell: ShellDoc) -> bool:
+    """The text has lines for a queue, which runs it as a job."""
+    texts = (shell.text[comment.start - shell.base : comment.end - shell.base] for comment in shell.comments)
+    return any(text.startswith(("#SBATCH", "#PBS", "#BSUB")) for text in texts)
 
 
 def is_directive(name: str) -> bool:
@@ -68,12 +78,22 @@ def job_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
     for_steps = {}
     if exported is not None and exported.get_or("") == "NONE":  # it counts for each `srun` of the job, too
         for_steps["SLURM_EXPORT_ENV"] = Value("NONE", None, exported.origins)
-    return for_steps | {
-        variable: Value(fact.get(), None, fact.origins)
-        for name, variables in _VARIABLES.items()
-        if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()
-        for variable in variables
+    parts = (exported.get_or("") if exported is not None else "").strip("\"'").split(",")
+    handed = {
+        name: Value(value, None, exported.origins)
+        for name, glue, value in (part.partition("=") for part in parts)
+        if glue and exported is not None
     }
+    return (
+        handed
+        | for_steps
+        | {
+            variable: Value(fact.get(), None, fact.origins)
+            for name, variables in _VARIABLES.items()
+            if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()
+            for variable in variables
+        }
+    )
 
 
 def directives_of(environ: Mapping[str, Fact[str]]) -> dict[str, Fact[str]]:
@@ -103,6 +123,12 @@ def _of_lines(shell: ShellDoc, read: Callable[[str], dict[str, str]]) -> dict[st
 
 
 def _pbs(line: str) -> dict[str, str]:
+    tasks = _PBS_ARRAY.match(line)
+    alone = {"PBSJOB_ALONE": "1"} if _PBS_ALONE.search(line) else {}
+    return {"PBSJOB_ARRAY": tasks["tasks"]} if tasks is not None else {**_pbs_resources(line), **alone}
+
+
+def _pbs_resources(line: str) -> dict[str, str]:
     found = _PBS_LINE.match(line)
     chunk = found and (_SELECT.search(found["text"]) or _NODES.search(found["text"]))
     if not found or not chunk or "+" in found["text"]:

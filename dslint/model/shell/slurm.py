@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from dslint.core.fact import Fact, known, unknown
-from dslint.core.source import Span
+from dslint.core.source import Location, Span
 from dslint.model.launch.command import Word
 from dslint.parse.shell import ShellDoc
 
@@ -26,6 +26,18 @@ _KEYS = {
 }
 # What `sbatch --export` hands over to the job, and by that to its steps.
 EXPORT = "SBATCH_EXPORT"
+# Said by a word, not by one number: which tasks an array has, what a job waits for, where it runs.
+_TEXTS = {
+    "-a": "SBATCH_ARRAY",
+    "--array": "SBATCH_ARRAY",
+    "-d": "SBATCH_DEPENDENCY",
+    "--dependency": "SBATCH_DEPENDENCY",
+    "-w": "SBATCH_NODELIST",
+    "--nodelist": "SBATCH_NODELIST",
+}
+# A job that has its nodes for itself. `--exclusive=user` shares them among the jobs of one user.
+ALONE = "SBATCH_ALONE"
+_WHOLE_NODES = {"--exclusive": "", "--mem": "0"}
 # Between the parts of a heterogeneous job.
 _NEXT_PART = ("hetjob", "packjob")
 _WORD = re.compile(r"[^\s\"']+(?:\"[^\"]*\"|'[^']*')?")
@@ -53,6 +65,8 @@ def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
             key = _KEYS.get(name)
             if key is not None and value:
                 facts[key] = _fact(shell, place, value)
+            elif name in _TEXTS or name in _WHOLE_NODES:
+                facts |= _said(name, value, body, shell.source.location(Span(place, place + len(name)), "#SBATCH"))
             elif name == "--export" and value:
                 span = Span(place, place + len(f"{name}={value}"))
                 facts[EXPORT] = known(value, shell.source.location(span, f"#SBATCH {name}={value}"))
@@ -62,14 +76,29 @@ def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
 def slurm_options(words: Sequence[Word]) -> dict[str, Fact[str]]:
     """The same facts from the options of ``sbatch`` or ``salloc``."""
     facts: dict[str, Fact[str]] = {}
-    given = [(w.text if w.text is not None else w.raw, w) for w in words]
+    given = [(given_text(word), word) for word in words]
     for name, value, word in _options(given):
         key = _KEYS.get(name)
         if key is not None and value:
             number = _number(value)
             place = word.location.labelled(f"{name} {value}")
             facts[key] = known(number, place) if number else unknown(f"`{value}` is not one number", place)
+        elif name in _TEXTS or name in _WHOLE_NODES:
+            facts |= _said(name, value, given_text(word), word.location.labelled(name))
     return facts
+
+
+def given_text(word: Word) -> str:
+    """A word as it is known, else as it stands there."""
+    return word.text if word.text is not None else word.raw
+
+
+def _said(name: str, value: str, text: str, place: Location) -> dict[str, Fact[str]]:
+    """What a word says of a job; ``text`` is what it stands in, since `--exclusive` may have a value or none."""
+    if name in _TEXTS:
+        return {_TEXTS[name]: known(value.strip("\"'"), place)} if value else {}
+    own = value if name != "--exclusive" else "user" if f"{name}=" in text else ""
+    return {ALONE: known("1", place)} if own == _WHOLE_NODES[name] else {}
 
 
 _Place = TypeVar("_Place")

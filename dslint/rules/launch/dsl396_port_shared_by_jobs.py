@@ -1,6 +1,6 @@
 """**What.** Several jobs of a queue that take a few GPUs each all use one port: a job array (`#SBATCH --array=0-11`) or
 a loop around `sbatch`, and in the job `--master_port=29500`, `export MASTER_PORT=29500`, or a launcher that takes 29500
-by itself (`deepspeed`, `accelerate launch`).
+by itself (`deepspeed`).
 
 **Why it hurts.** The queue puts jobs of two GPUs beside each other on one node. The first opens the port; the others
 stop with `EADDRINUSE: address already in use`, or join the store of the first and hang. It depends on what else runs,
@@ -9,9 +9,10 @@ and looks like chance.
 **Fix.** `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`, or `torchrun --standalone`.
 
 **When it stays quiet.** For jobs that have a node for themselves (`--exclusive`, `--mem=0`, eight GPUs, several nodes),
-that run one after the other (`%1`, `--dependency`), whose GPUs nobody states, and whose call names a node, hands over
-variables or takes options from one. Jobs of four GPUs are a note, since a node may have no more, and so are those of a
-loop.
+that run one after the other (`%1`, `--dependency`), in the job or in the call that submits it; whose GPUs nobody
+states, and whose call in a loop names a node, hands over variables or takes options from one; for `accelerate launch`,
+which takes a free port where 29500 is in use. Jobs of four GPUs are a note, since a node may have no more, and so are
+those of a loop.
 
 **Evidence.** torch 2.13: the second `TCPStore` on a port raises `DistNetworkError`. Slurm's manual (`--exclusive`):
 jobs share nodes unless somebody says otherwise. https://github.com/catalyst-team/catalyst/pull/716
@@ -19,8 +20,9 @@ jobs share nodes unless somebody says otherwise. https://github.com/catalyst-tea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Span
@@ -29,9 +31,14 @@ from dslint.model.launch.around import LOOPS, nodes_at
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.ports import default_port, ports
-from dslint.model.launch.slurmjob import machine_gpus
+from dslint.model.launch.slurmjob import is_alone, machine_gpus, of_queue, tasks_at_once
+from dslint.model.launch.submissions import Submission
+from dslint.model.shell.effects import assigned_names
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.calls import place_in_script
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 META = RuleMeta(
     code="DSL396",
@@ -76,7 +83,20 @@ EXAMPLES = (
     bad("four GPUs", _array(_FIXED, 4), "job.sbatch:6 info"),
     bad("PBS", {"job.pbs": "#!/bin/bash\n#PBS -J 0-9\n#PBS -l select=1:ngpus=1\n" + _FIXED, **_SCRIPT,
                 "run.sh": "qsub job.pbs\n"}, "job.pbs:5"),
-    bad("a loop", _loop("29500"), "submit.sh:2"),
+    bad("a loop", _loop("29500"), "submit.sh:2 info"),
+    bad("an array by the call", {**_array(_FIXED, 2, "--time=1"), "submit.sh": "sbatch --array=0-7 job.sbatch\n"},
+        "submit.sh:1"),
+    bad("an array by the call, in a function", {
+        **_array(_FIXED, 2, "--time=1"), "submit.sh": "go() {\n  sbatch -a 0-7%4 job.sbatch --seed $1\n}\ngo 3\n",
+    }, "submit.sh:2"),
+    good("alone by the call", {**_array(_FIXED), "submit.sh": "sbatch --exclusive job.sbatch\n"}),
+    good("alone by the call, whose number is kept", {
+        **_array(_FIXED), "submit.sh": "id=$(sbatch --parsable --exclusive job.sbatch)\n"}),
+    good("one after the other by the call", {**_array(_FIXED), "submit.sh": "sbatch --array=0-5%1 job.sbatch\n"}),
+    good("a net of its own", _array("apptainer exec --nv --net --network=bridge a.sif torchrun --nproc_per_node=2"
+                                    " --master_port=29500 train.py\n")),
+    good("accelerate takes another one", _array("accelerate launch --multi_gpu --num_machines 1 --num_processes 2"
+                                                " train.py\n")),
     good("one of its own", _array(_FIXED.replace("29500", "$((20000 + SLURM_JOB_ID % 20000))"))),
     good("a free one", _array("torchrun --standalone --nproc_per_node=2 train.py\n")),
     good("a whole node", _array(_FIXED.replace("node=2", "node=8"), 8)),
@@ -94,22 +114,8 @@ EXAMPLES = (
     good("a chain of jobs", _loop("29500", " --dependency=singleton")),
 )  # fmt: skip
 
-_ARRAYS = (
-    re.compile(r"^#SBATCH[ \t]+(?:--array[= ]|-a[ \t]*)(?P<tasks>[\d,:-]+)(?P<most>%\d+)?", re.MULTILINE),
-    re.compile(r"^#PBS[ \t]+-[Jt][ \t]+(?P<tasks>[\d,:-]+)(?P<most>%\d+)?", re.MULTILINE),
-    re.compile(r"^#BSUB[ \t]+-J[ \t]+[\"']?\w+\[(?P<tasks>[\d,:-]+)\](?P<most>%\d+)?", re.MULTILINE),
-)
-_ALONE = re.compile(
-    r"^#(?:SBATCH|PBS|BSUB)\b[^\n]*"
-    r"(?:--exclusive(?!=)|--mem[= ]0\b|[:= ,]excl(?:host)?\b|\s-x\b|--dependency[= ]singleton)",
-    re.MULTILINE,
-)
-# One after the other, on a node that the call names, with variables that it hands over, or with options in a variable.
-_IN_TURN = re.compile(
-    r"--dependency|\s-d[ =]|--wait\b|\s-W\b|--exclusive\b|--nodelist\b|\s-w\b|--export\b|\s-v\s"
-    r"|\s[\"']?\$\w+[^/]*\s\S+\.\w+"
-)
-_LAUNCHERS = ("torchrun", "deepspeed", "accelerate", "srun")
+# `accelerate launch` takes another port by itself where one machine's is in use.
+_LAUNCHERS = ("torchrun", "deepspeed", "srun")
 _MAY_FILL, _FILLS = 4, 8
 
 
@@ -118,20 +124,24 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     del context
     if doc.in_docs or doc.is_rewritten:
         return
-    array = _array_of(doc)
-    for command in doc.commands if array is not None and not _ALONE.search(doc.shell.text) else ():
-        yield from _told(command, array, "jobs of this array")
-    told: set[Location] = set()
-    for command in doc.called:
-        place = command.called_from[0]
-        loop = _submits_in_loop(doc, place) if place not in told else None
-        found = next(_told(command, loop, "jobs of this loop", place), None) if loop is not None else None
-        if found is not None:
-            told.add(place)
-            yield found
+    # The calls that hand this script to a queue, where there are some, say how many tasks it has.
+    is_said = any(is_alone(call.facts) or not of_queue(call.facts, "ARRAY").is_absent for call in doc.submitted_as)
+    for command in doc.commands if not is_said else ():
+        array = tasks_at_once(command.env)
+        yield from _told(command, array.labelled("several jobs")) if array is not None else ()
+    for call in doc.submissions:
+        array, loop = tasks_at_once(call.facts), _loop_of(doc, call)
+        jobs = [command for command in doc.called if command.called_from[0] == call.name]
+        for command in jobs if not is_alone(call.facts) else ():
+            own = tasks_at_once(command.env) if array is not None else None
+            around = own.labelled("several jobs") if own is not None else None if is_alone(command.env) else loop
+            found = next(_told(command, around, call.name), None) if around is not None else None
+            if found is not None:
+                yield replace(found, severity=Severity.INFO) if own is None else found
+                break
 
 
-def _told(command: LaunchCommand, why: Location | None, jobs: str, at: Location | None = None) -> Iterator[Finding]:
+def _told(command: LaunchCommand, why: Location, at: Location | None = None) -> Iterator[Finding]:
     gpus = machine_gpus(command).get_or(0)
     is_small = 0 < gpus < _FILLS and command.nodes.get_or(2) == 1 and command.launcher in _LAUNCHERS
     port = _port(command)
@@ -139,16 +149,17 @@ def _told(command: LaunchCommand, why: Location | None, jobs: str, at: Location 
         not is_small
         or port is None
         or command.conditions
+        or _has_net(command)
         or (command.launcher == "srun" and command.world_size.get_or(1) < 2)
     ):
         return
     number, place = port
     yield META.finding(
         at or place,
-        f"{jobs} that share a node all take port {number}: the first one gets it, the others stop or hang",
+        f"jobs like this that share a node all take port {number}: the first one gets it, the others stop or hang",
         hint="Compute the port from the number of the job, or use `torchrun --standalone`",
-        related=(*((why,) if why is not None else ()), *place_in_script(command)),
-        severity=Severity.INFO if gpus == _MAY_FILL or at is not None else None,
+        related=(why, *place_in_script(command)),
+        severity=Severity.INFO if gpus == _MAY_FILL else None,
         facts={"port": number},
     )
 
@@ -160,29 +171,35 @@ def _port(command: LaunchCommand) -> tuple[int, Location] | None:
     return default_port(command)
 
 
-def _array_of(doc: LaunchDoc) -> Location | None:
-    """The directive that makes the job an array whose tasks run beside each other."""
-    for pattern in _ARRAYS if doc.shell.anchor is None else ():
-        found = pattern.search(doc.shell.text)
-        if found is not None:
-            is_several = re.fullmatch(r"(\d+)(?:-\1)?(?::\d+)?", found["tasks"]) is None
-            span = doc.shell.source_span(found.start(), found.end())
-            place = doc.source.location(span, "several jobs")
-            return place if is_several and found["most"] != "%1" else None
-    return None
+def _has_net(command: LaunchCommand) -> bool:
+    """A container around the command has ports of its own."""
+    words = [word.text or "" for group in command.wrappers for word in group]
+    return any(word in ("--net", "--network") or word.startswith(("--net=", "--network=")) for word in words)
 
 
-def _submits_in_loop(doc: LaunchDoc, place: Location) -> Location | None:
-    """The loop in which a call stands that hands a job to the queue and does not wait for it."""
-    nodes = list(nodes_at(doc, place))
-    command = next((node for node in nodes if node.type == "command"), None)
+def _loop_of(doc: LaunchDoc, call: Submission) -> Location | None:
+    """The loop that hands one job after the other to the queue, and lets them run beside each other."""
+    nodes = list(nodes_at(doc, call.place))
     loop = next((node for node in nodes if node.type in LOOPS), None)
-    if command is None or loop is None:
+    if loop is None or loop.type == "while_statement" or call.is_open or call.handed:
         return None
-    words, turns = doc.shell.raw(command), doc.shell.raw(loop)
-    if loop.type == "while_statement" or re.search(r"\bbreak\b|PORT=|\bwait\b", turns):
+    apart = ("ALONE", "DEPENDENCY", "NODELIST")
+    waits = any(flag.name in ("--wait", "-W", "-sync") for flag in call.flags)
+    if waits or any(not of_queue(call.facts, name).is_absent for name in apart):
         return None
-    if not re.match(r"(?:\S*/)?(?:sbatch|qsub)\s", words) or _IN_TURN.search(words):
+    sets = assigned_names(doc.shell, loop)
+    if sets is None or any("PORT" in name for name in sets) or {"break", "wait"} & set(_programs(doc, loop)):
         return None
     start = doc.shell.span(loop).start
     return doc.source.location(Span(start, start + len(doc.shell.raw(loop).split("\n")[0])), "the loop")
+
+
+def _programs(doc: LaunchDoc, root: Node) -> Iterator[str]:
+    """The names of the commands inside."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        name = node.child_by_field_name("name") if node.type == "command" else None
+        if name is not None:
+            yield doc.shell.raw(name)
+        stack.extend(node.named_children)

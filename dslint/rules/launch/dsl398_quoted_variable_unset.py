@@ -8,10 +8,10 @@ wait for them.
 
 **Fix.** `export NODES=4`; for `ssh` double quotes, so that this shell puts the value in.
 
-**When it stays quiet.** For variables that the text in quotes sets itself or has a default for, that are exported
-anywhere, or passed by name (`-x NODES`, `--export=ALL,NODES=4`); for names that jobs have in their environment
-(`SLURM_...`, `PATH`); in scripts that source others, export names out of a variable or set `set -a`; and for
-containers.
+**When it stays quiet.** For variables that the text in quotes sets itself, sources or has a default for, that are
+exported on any way to the command, by a directive (`#SBATCH --export`) or by the script that submits the job, or passed
+by name (`-x NODES`, `--export=ALL,NODES=4`); for names that jobs have in their environment (`SLURM_...`, `PATH`); where
+a file that is not here or `export "$names"` may set any name; and for containers.
 
 **Evidence.** bash 5.2. https://github.com/PrimeIntellect-ai/prime-rl/pull/3225
 """
@@ -25,7 +25,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.unseen import Unseen, unseen_variables
+from dslint.model.launch.unseen import Unseen
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -77,6 +77,32 @@ EXAMPLES = (
     bad("one shell here", {
         "run.sh": "LR=3e-4\nnohup bash -c 'torchrun --nproc_per_node=8 train.py --lr $LR' > log 2>&1 &\n", **_SCRIPT,
     }, "run.sh:1"),
+    bad("other machines", {
+        "run.sh": "PORT=29500\npdsh -w node[0-1] 'torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d"
+        " --rdzv_endpoint=node0:$PORT train.py'\n", **_SCRIPT,
+    }, "run.sh:1"),
+    bad("read from a file", {
+        "run.sh": "read -r LR < lr.txt\n"
+        "mpirun -np 2 bash -c 'torchrun --standalone --nproc_per_node=8 train.py --lr $LR'\n", **_SCRIPT,
+    }, "run.sh:1"),
+    bad("a local name of a function", _job(
+        "start() {\n  local HEAD=$1\n  " + _ONE.partition("\n")[2] % "" + "}\n"
+        "start $(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"), "job.sbatch:6"),
+    good("exported on one way", {
+        "run.sh": "SEED=3\n[ -n \"$DEBUG\" ] && export SEED\n"
+        "bash -c 'torchrun --standalone --nproc_per_node=8 train.py --seed $SEED'\n", **_SCRIPT}),
+    good("exported by the script that submits it", {
+        **_job("NODES=$SLURM_NNODES\n" + _ONE.partition("\n")[2].replace("nnodes=5", "nnodes=$NODES").replace(
+            "$HEAD", "node0") % ""), "submit.sh": "export NODES=4\nsbatch job.sbatch\n"}),
+    good("handed over by the call that submits it", {
+        **_job("NODES=$SLURM_NNODES\n" + _ONE.partition("\n")[2].replace("nnodes=5", "nnodes=$NODES").replace(
+            "$HEAD", "node0") % ""), "submit.sh": "id=$(sbatch --parsable --export=ALL,NODES=4 job.sbatch)\n"}),
+    good("handed over by a directive", {
+        "job.sbatch": _HEAD.replace("source", "#SBATCH --export=ALL,HEAD=node0\nsource") + _ONE % "", **_SCRIPT}),
+    good("a default inside", _job(
+        "HEAD=a\n" + _ONE.partition("\n")[2].replace("bash -c '", "bash -c ': \"${HEAD:=node0}\"; ") % "")),
+    good("a file is sourced inside", _job(
+        "HEAD=a\n" + _ONE.partition("\n")[2].replace("bash -c '", "bash -c '. ./node.env && ") % "")),
     good("exported", _job("export " + _ONE % "")),
     good("exported later", _job(_ONE.replace("\nsrun", "\nexport HEAD\nsrun") % "")),
     good("exported with others, on a second line", _job("export \\\n  A=1 \\\n  " + _ONE % "")),
@@ -97,7 +123,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Variables that are empty where they are used."""
     del context
     told: set[str] = set()
-    for found in unseen_variables(doc):
+    for found in doc.unseen:
         if found.name in told:
             continue
         told.add(found.name)
@@ -108,13 +134,14 @@ def _finding(doc: LaunchDoc, found: Unseen) -> Finding:
     place = found.used if found.is_loop else found.assigned
     other = found.assigned if found.is_loop else found.used
     start = found.assigned.span.start
-    usable = not found.is_loop and doc.source.text.startswith(f"{found.name}=", start)
+    is_put_in = found.is_loop or found.is_remote
+    usable = not is_put_in and doc.source.text.startswith(f"{found.name}=", start)
     fix = Fix("Export it", (Edit(doc.source.path, Span(start, start), "export "),))
     return META.finding(
         place,
-        f"`{found.name}` is not exported, and the single quotes of `{found.program}` leave it to another shell:"
-        " it is empty there",
-        hint="Use double quotes, so that this shell puts the value in" if found.is_loop else "Write `export` before it",
+        f"`{found.name}` is {'set here' if found.is_remote else 'not exported'}, and the single quotes of"
+        f" `{found.program}` leave it to another shell: it is empty there",
+        hint="Use double quotes, so that this shell puts the value in" if is_put_in else "Write `export` before it",
         related=(other,),
         fix=fix if usable else None,
         severity=Severity.INFO if doc.in_docs else None,

@@ -150,7 +150,33 @@ services:
             - capabilities: [gpu]
 """
 
+_IMAGE = 'FROM pytorch/pytorch:2.7.1\nCOPY . /work\nWORKDIR /work\nENTRYPOINT ["torchrun", "--standalone"]\n'
+_BUILT = {
+    "run.sh": 'IMAGE=lm:latest\ndocker build -t "$IMAGE" .\n'
+    'docker run --rm --gpus all%s "$IMAGE" --nproc_per_node=8 train.py\n',
+    "Dockerfile": _IMAGE,
+    **_SCRIPT,
+}
+_NAMED = {"run.sh": "podman build --file docker/gpu.Dockerfile --tag lm .\n"
+                    "sudo podman run --gpus=all%s lm --nproc_per_node 8 train.py --lr 3e-4\n",
+          "docker/gpu.Dockerfile": _IMAGE, **_SCRIPT}  # fmt: skip
+_NOT_BUILT = {
+    "run.sh": "docker run --gpus all%s team/lm:3 --nproc_per_node=8 train.py\n",
+    "Dockerfile": _IMAGE,
+    **_SCRIPT,
+}
+
+
+def _run(project: dict[str, str], words: str = "") -> dict[str, str]:
+    return {**project, "run.sh": project["run.sh"] % words}
+
+
 EXAMPLES = (
+    bad("the entry point of an image that the text builds", _run(_BUILT), "run.sh:3 warning"),
+    bad("the entry point of a file by its name", _run(_NAMED), "run.sh:2 warning"),
+    bad("the entry point of the one image of the project", _run(_NOT_BUILT), "run.sh:1 warning"),
+    good("an entry point with enough", _run(_BUILT, " --shm-size=16g")),
+    good("another entry point", _run(_BUILT, " --entrypoint bash")),
     bad("all GPUs", {"run.sh": _RUN % "--rm --gpus all", **_SCRIPT}, "run.sh:1 warning"),
     bad("the runtime", {"run.sh": "sudo " + _RUN % "--runtime=nvidia", **_SCRIPT}, "run.sh:1 warning"),
     bad("in documentation", {"README.md": f"```bash\n{_RUN % '--gpus all'}```\n", **_SCRIPT}, "README.md:2 warning"),

@@ -1,6 +1,7 @@
 """**What.** Lightning's `Trainer(devices=2)`, also through an option of the script (`--num_gpus 2`), is started with
 another number of devices: `CUDA_VISIBLE_DEVICES=0` around plain `python`, or `torchrun --nproc_per_node=4`. Or it has
-`num_nodes=4`, also through a file of settings, and the command starts one machine.
+`num_nodes=4`, also through a file of settings, and the command starts one machine. Or Slurm shows each task one GPU
+(`--gpus-per-task=1`), and every task asks for those of the node.
 
 **Why it hurts.** With fewer visible devices the Trainer stops: `MisconfigurationException: You requested gpu: [0, 1]
 But your machine only has: [0]`. Under torchrun Lightning starts nothing itself, takes its world from the launcher,
@@ -10,7 +11,8 @@ and stops where the product of `devices` and `num_nodes` is another one. `num_no
 **Fix.** `devices="auto"`, or the same number in both places; `num_nodes: 1` for one machine.
 
 **When it stays quiet.** When one of the numbers is not known, for lists of devices, Trainers with `plugins`, and
-under Slurm (DSL693, DSL446). For machines, where the script, the command or the text around it names `NODE_RANK`,
+for other numbers under
+Slurm (DSL693, DSL446). For machines, where the script, the command or the text around it names `NODE_RANK`,
 `MASTER_ADDR`, Slurm, nodes or several machines, and in projects with batch jobs.
 
 **Evidence.** `device_parser.py` and `TorchElasticEnvironment.validate_settings` of pytorch-lightning 2.0 to 2.6.
@@ -25,6 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.words import counted
 from dslint.model.context import Context
 from dslint.model.launch.meeting import devices
+from dslint.model.launch.slurmjob import one_gpu_of_task, step_tasks
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -64,6 +67,10 @@ _FILE = (
     'trainer = pl.Trainer(accelerator="gpu", %s, strategy="ddp")\ntrainer.fit(Model(), Data())\n'
 )
 _BY_FILE = {"conf/a.yaml": "lr: 0.1\nnum_nodes: 4\n", "train.py": _FILE % "num_nodes=cfg.num_nodes"}
+_SLURM = (
+    "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n#SBATCH --%s\n"
+    "srun python train.py --config conf/a.yaml\n"
+)
 _IN_DOCS = "# Training\n\n    python train.py --config conf/a.yaml\n"
 
 EXAMPLES = (
@@ -82,6 +89,24 @@ EXAMPLES = (
     bad("a number of machines under torchrun", {
         "run.sh": "torchrun --standalone --nproc_per_node=4 train.py\n", "train.py": _NODES % 2,
     }, "train.py:10"),
+    bad("a number of machines in the command, beside the devices of this one", {
+        "run.sh": "export CUDA_VISIBLE_DEVICES=0,1\npython train.py --num_gpus 2 --num_nodes 2\n",
+        "train.py": _TRAIN.replace("args = ", 'parser.add_argument("--num_nodes", type=int, default=1)\nargs = ')
+        % "args.num_gpus, num_nodes=args.num_nodes",
+    }, "run.sh:2 warning"),
+    bad("Slurm shows each task one", {
+        "job.sbatch": _SLURM % "gpus-per-task=1", "conf/a.yaml": "trainer:\n  devices: 4\n",
+        "train.py": _FILE % "**cfg.trainer",
+    }, "job.sbatch:4"),
+    bad("Slurm shows each task one, and the script names the number", {
+        "job.sbatch": _SLURM % "gpus-per-task=1", "train.py": _TRAIN % 4}, "job.sbatch:4"),
+    bad("Slurm binds each task to one", {
+        "job.sbatch": _SLURM.replace("srun", "srun --gpu-bind=single:1") % "gres=gpu:4", "train.py": _TRAIN % 4,
+    }, "job.sbatch:5"),
+    good("Slurm shows all of them", {
+        "job.sbatch": _SLURM % "gres=gpu:4", "conf/a.yaml": "trainer:\n  devices: 4\n",
+        "train.py": _FILE % "**cfg.trainer",
+    }),
     good("one machine", {"README.md": _IN_DOCS, **_BY_FILE, "conf/a.yaml": "lr: 0.1\nnum_nodes: 1\n"}),
     good("a text that speaks of the others", {
         "README.md": _IN_DOCS + "\nRun it on each node, with its own `NODE_RANK`.\n", **_BY_FILE,
@@ -110,6 +135,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Devices of the Trainer beside those of its command."""
     command, asked = plan.command, plan.devices
     yield from _machines(plan)
+    yield from _of_task(plan)
     if not asked.is_known or command.outer or command.conditions:
         return
     if command.launcher == "python":
@@ -130,7 +156,10 @@ def _machines(plan: RunPlan) -> Iterator[Finding]:
     if machines.get_or(1) < 2 or (command.launcher == "torchrun" and plan.nodes.get_or(0) != 1):
         return
     place = machines.origins[0]
-    is_asked = place.path == command.location.path
+    shown = devices(command)
+    # Who names the devices of the machine starts it here.
+    is_one = shown.is_known and bool(shown.get()) and len(shown.get()) == plan.devices.get_or(0)
+    is_asked = place.path == command.location.path and not is_one
     yield META.finding(
         place,
         f"the Trainer waits for {machines.get()} machines, and the command starts the processes of one: it never begins"
@@ -140,6 +169,23 @@ def _machines(plan: RunPlan) -> Iterator[Finding]:
         related=(command.location.labelled("the command that starts this run"),),
         severity=Severity.INFO if is_asked else None,
         facts={"machines": machines.get()},
+    )
+
+
+def _of_task(plan: RunPlan) -> Iterator[Finding]:
+    """Several devices for each task of Slurm, which sees one."""
+    place = one_gpu_of_task(plan.command)
+    if place is None or plan.devices.get_or(1) < 2 or "CUDA_VISIBLE_DEVICES" in plan.command.env:
+        return
+    if step_tasks(plan.command).per_node.get_or(1) < 2 or plan.command.conditions:
+        return
+    yield META.finding(
+        place,
+        f"Slurm shows each task one GPU, and the Trainer asks for {plan.devices.get()}: it stops",
+        hint="Give the GPUs to the node: `--gpus-per-node`, or `--gres=gpu:N`",
+        related=(*plan.devices.origins[:1], plan.command.location.labelled("the command that starts this run")),
+        severity=Severity.INFO if plan.command.in_docs else None,
+        facts={"devices": plan.devices.get()},
     )
 
 

@@ -11,8 +11,9 @@ the optimizer.
 
 **Fix.** `accelerate launch --config_file accelerate.yaml train.py`, or `Accelerator(mixed_precision="bf16")`.
 
-**When it stays quiet.** When the same text also runs `accelerate launch`, when the script is given the file or sets
-`ACCELERATE_...` variables, and when it hands a precision or plugin to its `Accelerator` itself.
+**When it stays quiet.** When the same text, or a script that it calls, runs `accelerate launch`, when the script is
+given the file or sets `ACCELERATE_...` variables, when it hands a precision or plugin to its `Accelerator` itself, and
+for a file that comments alone name.
 
 **Evidence.** accelerate 1.15, `AcceleratorState` and `Accelerator.__init__`: `mixed_precision` and `distributed_type`
 come from `ACCELERATE_*` variables, which `utils/launch.py` alone sets.
@@ -111,5 +112,17 @@ EXAMPLES = (
     good("the variable itself", _project("export ACCELERATE_MIXED_PRECISION=bf16\n" + _COPY + _RUN)),
     good("both ways", _project(_COPY + _RUN + "accelerate launch --config_file conf/accelerate.yaml train.py\n"),
          select="DSL430"),
+    good("another script is started by it", {
+        **_project("# finetune.sh reads it\n" + _COPY + _RUN + "bash finetune.sh\n"),
+        "finetune.sh": "accelerate launch train.py\n"}),
+    good("named in a comment alone", _project("# the run of the paper: with accelerate and conf/accelerate.yaml\n"
+                                              + _RUN)),
+    good("the program in a variable", _project(
+        _NAMED + "ACCELERATE=${ACCELERATE:-accelerate}\n" + _RUN + "$ACCELERATE launch train.py\n"), select="DSL430"),
+    good("the module of the program", _project(
+        _NAMED + _RUN + "python -m accelerate.commands.accelerate_cli launch train.py\n"), select="DSL430"),
+    good("the script that submits it exports the variable", {
+        **_project(""), "job.sbatch": "#!/bin/bash\n#SBATCH --gpus-per-node=4\n" + _NAMED + _RUN,
+        "submit.sh": "export ACCELERATE_MIXED_PRECISION=bf16\nsbatch job.sbatch\n"}),
     good("no word of it", _project(_RUN)),
 )  # fmt: skip

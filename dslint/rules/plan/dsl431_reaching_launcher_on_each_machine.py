@@ -13,7 +13,8 @@ and the second ones stop with `EADDRINUSE`, or share the GPUs.
 `deepspeed`: start it once, or `--no_ssh --node_rank $SLURM_NODEID --master_addr ...`.
 
 **When it stays quiet.** For one machine, for a number that is stated (DSL187 and DSL355 say the same of it), without
-`--machine_rank`, with a hostfile or a launcher that cannot be read.
+`--machine_rank`, with a hostfile or a launcher that cannot be read, and
+where a test of the rank lets one machine on.
 
 **Evidence.** `prepare_deepspeed_cmd_env` of accelerate 1.15 and `runner.py` of DeepSpeed 0.19.8, run for DSL187 and
 DSL355. https://github.com/hiyouga/LlamaFactory/issues/176
@@ -21,6 +22,7 @@ DSL355. https://github.com/hiyouga/LlamaFactory/issues/176
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -46,9 +48,15 @@ META = RuleMeta(
 )
 
 
+# What a test asks that lets one machine or one task on, and sends the others elsewhere.
+_RANK = re.compile(r"RANK\b|PROCID\b|NODEID\b|NODE_ID\b|\bLOCALID\b|hostname|HOSTNAME|MASTER", re.IGNORECASE)
+
+
 def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     """Machines that variables number, and the launcher that wants one start."""
     command = plan.command
+    if any(_RANK.search(test) for test in command.guards):
+        return  # the first machine alone comes here
     view = view_of_plan(plan, context)
     if view is not None:
         yield from _by_accelerate(command, view)
@@ -139,5 +147,19 @@ EXAMPLES = (
         _EACH, _FILE.replace("  zero_stage", "  deepspeed_hostfile: hosts\n  zero_stage")), select="DSL431"),
     good("the first machine alone starts it", _project("--num_machines $WORKERS --machine_rank 0"), select="DSL431"),
     good("without DeepSpeed", _project(_EACH, _FILE.replace("DEEPSPEED", "MULTI_GPU")), select="DSL431"),
+    good("the other machines wait for its ssh", {
+        **_project(_EACH),
+        "run.sh": f'if [ "$RANK" -eq 0 ]; then\n  {_RUN % _EACH}else\n  /usr/sbin/sshd -D\nfi\n',
+    }),
+    good("the other machines go on to something else", {
+        **_project(_EACH), "run.sh": '[[ "$NODE_RANK" == 0 ]] || exec /usr/sbin/sshd -D\n' + _RUN % _EACH}),
+    good("the other tasks end", {**_slurm(), "job.sh": _JOB.partition("srun")[0] % 1 + "srun bash -c '[[ $SLURM_PROCID"
+                                 " -eq 0 ]] || exit 0; deepspeed --hostfile hosts train.py'\n"}),
+    good("the other tasks end, in a script of its own", {
+        **_slurm(), "job.sh": _JOB.partition("srun")[0] % 1 + "srun bash node.sh\n",
+        "node.sh": 'if [ "$SLURM_NODEID" != 0 ]; then\n  exit 0\nfi\ndeepspeed --hostfile hosts train.py\n'}),
+    good("an editor of YAML writes the launcher", {
+        **_project(_EACH), "run.sh": "yq -i '.deepspeed_config.deepspeed_multinode_launcher = \"standard\"' ds.yaml\n"
+        + _RUN % _EACH}),
     good("without ssh", _slurm("--no_ssh --node_rank $SLURM_NODEID --master_addr $HEAD "), select="DSL431"),
 )  # fmt: skip

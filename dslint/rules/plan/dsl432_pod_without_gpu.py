@@ -11,8 +11,9 @@ the number of processes of a node from this number, too, and starts one.
 **Fix.** `resources: {limits: {nvidia.com/gpu: 8}}` in the container, or `resourcesPerNode` of the TrainJob.
 
 **When it stays quiet.** For pods without a sign of GPUs, with any device or claim among the resources of a container,
-with `NVIDIA_VISIBLE_DEVICES`, a `runtimeClassName` or a privileged container; for templates; for a TrainJob whose
-runtime is not in the project.
+with `NVIDIA_VISIBLE_DEVICES`, a `runtimeClassName` or a privileged container; for templates, for
+bases of kustomize that an overlay patches, for parts of a GPU that an annotation asks for, for variables of a
+ConfigMap, for nodes and scripts without GPUs, and for a TrainJob whose runtime is not in the project.
 
 **Evidence.** The manual of Kubernetes ("Schedule GPUs"): a GPU is requested in `limits`.
 https://github.com/NVIDIA/aicr/issues/2280
@@ -96,6 +97,36 @@ spec:
                 - torchrun
                 - train.py
 """
+_MPI = """\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata:
+  name: train
+spec:
+  slotsPerWorker: 8
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: launcher
+              image: team/train:1
+              command: ["mpirun", "-np", "16", "python", "train.py"]
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          tolerations:
+            - key: nvidia.com/gpu
+              operator: Exists
+          containers:
+            - name: worker
+              image: team/train:1
+              resources:
+                limits:
+                  %s
+"""
 _OF_RUNTIME = """\
                       resources:
                         limits:
@@ -155,6 +186,26 @@ EXAMPLES = (
     bad("the runtime of a TrainJob", _kubeflow(), "k8s/job.yaml:10"),
     good("a limit", _project(_TAINT, _LIMITS % "nvidia.com/gpu: 8"), select="DSL432"),
     good("a part of a device", _project(_TAINT, _LIMITS % "nvidia.com/mig-1g.10gb: 1"), select="DSL432"),
+    bad("the workers of an MPIJob", {"mpi.yaml": _MPI % "memory: 64Gi", **_SCRIPT}, "mpi.yaml:15"),
+    good("the launcher of an MPIJob needs none", {"mpi.yaml": _MPI % "nvidia.com/gpu: 8", **_SCRIPT}),
+    good("a base that an overlay patches", {
+        "k8s/base/job.yaml": _JOB % (_TAINT, ""), "k8s/base/kustomization.yaml": "resources:\n  - job.yaml\n",
+        "k8s/h100/kustomization.yaml": "resources:\n  - ../base\npatches:\n  - path: gpus.yaml\n",
+        "k8s/h100/gpus.yaml": "kind: Job\n", **_SCRIPT}),
+    good("nodes without GPUs", _project('      nodeSelector:\n        nvidia.com/gpu.present: "false"\n')),
+    good("a pool without GPUs", _project("      nodeSelector:\n        node-pool: no-gpu\n")),
+    good("told to stay on the CPU", {
+        "k8s/job.yaml": (_JOB % (_TAINT, "")).replace('.py"]', '.py", "--device", "cpu"]'), **_SCRIPT}),
+    good("a script for the CPU", {
+        **_project(_TAINT), "train.py": "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"}),
+    good("no training", {
+        "k8s/job.yaml": (_JOB % (_TAINT, "")).replace('"torchrun", "--nproc_per_node=8"', '"python"'),
+        "train.py": "import datasets\n\ndatasets.load_dataset('c4').save_to_disk('/data/c4')\n"}),
+    good("a part of a GPU by an annotation", {"k8s/job.yaml": (_JOB % (_POOL, "")).replace(
+        "    spec:\n", '    metadata:\n      annotations:\n        gpu-fraction: "0.5"\n    spec:\n'), **_SCRIPT}),
+    good("a part of a GPU by another name", _project(_TAINT, _LIMITS % "tencent.com/vcuda-core: 50")),
+    good("variables of a map", _project(
+        _TAINT, "          envFrom:\n            - configMapRef:\n                name: gpu-env\n")),
     good("no sign of GPUs", _project("")),
     good("resources of the TrainJob", _kubeflow("    resourcesPerNode:\n      limits:\n        nvidia.com/gpu: 8\n")),
     good("resources of the runtime", _kubeflow("", _OF_RUNTIME)),

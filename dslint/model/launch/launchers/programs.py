@@ -303,8 +303,15 @@ SALLOC = options(
 )
 # ``sbatch`` reads the options of ``srun`` and a few of its own.
 SBATCH = options(
-    " ".join(tables.SRUN.values) + " --wrap --array --mail_type --mail_user --export_file --get_user_env",
-    " ".join(tables.SRUN.switches) + " --parsable --requeue --no_requeue --hold -H --test_only",
+    " ".join(tables.SRUN.values - {"-W", "--wait"})
+    + " --wrap --array --mail_type --mail_user --export_file --get_user_env",
+    " ".join(tables.SRUN.switches) + " -W --wait --parsable --requeue --no_requeue --hold -H --test_only",
+    guesses=False,
+)
+# ``qsub`` of PBS and of Grid Engine.
+QSUB = options(
+    "-a -A -c -C -e -h -I -J -l -m -M -N -o -p -P -pe -q -r -S -t -u -v -w -W -wd -hold_jid -tc",
+    "-f -k -V -X -x -z -cwd -terse",
     guesses=False,
 )
 

@@ -29,6 +29,8 @@ _ENVIRONMENT = re.compile(r"[\w.+-]+:(?=\w)")
 # Between the commands of tmux.
 _NEXT = ";"
 _MOST = 99
+# How many words stand in front of a program: ``sudo -E``, ``exec``.
+_FRONT = 4
 
 
 @dataclass(slots=True)
@@ -73,6 +75,20 @@ def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> Unwrapped:
         out.around.append(before[:own])
         out.rest = behind
     return out
+
+
+def image_at(words: Sequence[Word]) -> int | None:
+    """Where ``docker run`` names its image, whose own entry point gets the words behind it."""
+    for at, word in enumerate(words[:_FRONT]):
+        row, behind = _row_of(program_name(word), tuple(words[at:]))
+        if row is None or not row.instead:
+            continue
+        verbs = [other.text for other in words[at : len(words) - len(behind)]]
+        parsed = parse_options(behind, row.table)
+        is_own = "exec" not in verbs and "compose" not in verbs and not program_name(word).endswith("-compose")
+        if is_own and parsed.rest and not parsed.open and not _has(parsed.flags, row.instead):
+            return len(words) - len(parsed.rest)
+    return None
 
 
 def is_isolated(wrappers: Sequence[Sequence[Word]]) -> bool:

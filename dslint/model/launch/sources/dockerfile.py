@@ -55,6 +55,17 @@ def _started(start_of: dict[str, tuple[str, int]], variables: dict[str, Value | 
         yield from _snippets(*cmd, words or [], variables)
 
 
+def entry_words(source: SourceFile) -> list[str]:
+    """The words of the last ``ENTRYPOINT``, behind which stand those of ``docker run``; none for one of a shell."""
+    found: list[object] | None = None
+    for _, line in _logical_lines(source.text):
+        instruction = _INSTRUCTION.match(line)
+        name = instruction["name"].upper() if instruction is not None else ""
+        if instruction is not None and name in ("FROM", "ENTRYPOINT"):
+            found = _exec_form(instruction["rest"].rstrip()) if name == "ENTRYPOINT" else None
+    return [str(word) for word in found or ()]
+
+
 def _snippets(
     rest: str, base: int, before: list[object], variables: dict[str, Value | None], *, is_open: bool = False
 ) -> Iterator[Snippet]:

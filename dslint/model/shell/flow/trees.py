@@ -130,6 +130,13 @@ def _nodes(tree: Any) -> Iterator[Any]:
 Guard = tuple[Any, Any]
 
 
+def tests_of(guards: Sequence[Guard]) -> tuple[str, ...]:
+    """The tests of guards as they are written, those that people count on left out."""
+    forks = dict.fromkeys(node.fork for tree, _ in guards for node in _nodes(tree) if isinstance(node, Choice))
+    conditions = [arm.condition for fork in forks for arm in fork.arms if arm.condition is not None]
+    return tuple(dict.fromkeys(condition.text for condition in conditions))
+
+
 def chosen(guards: Sequence[Guard], yes: Any, no: Any) -> Any:
     """``yes`` where all guards hold, ``no`` elsewhere."""
     for tree, result in reversed(guards):
