@@ -7453,7 +7453,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl771_best_forgotten_by_resume",
         markers=(
             "torch|deepspeed|accelerat",
-            "(?i)best|max_|min_|lowest|highest",
+            "save|copy",
             "load_(?:state|checkpoint)",
         ),
         fix="none",
