@@ -7428,6 +7428,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL759",
+        name="average-forgotten-by-resume",
+        kind="script",
+        severity="warning",
+        summary="a resume does not put the averaged weights (EMA) back that the checkpoint holds: the average begins anew",
+        module="dslint.rules.script.dsl759_average_forgotten_by_resume",
+        markers=(
+            "torch|deepspeed|accelerat",
+            "(?i)ema|averag",
+            "load_(?:state|checkpoint)",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL770",
         name="schedule-left-out-of-resume",
         kind="script",

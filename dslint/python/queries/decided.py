@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from dslint.python.queries.bound import stores
+from dslint.python.queries.bound import LOOPS, stores
 from dslint.python.source import Module
 
 _LEAVES = (ast.Continue, ast.Return, ast.Break, ast.Raise)
@@ -50,10 +50,23 @@ def _sides(module: Module, node: ast.AST) -> Iterator[ast.AST]:
         yield from (value.body, value.orelse) if isinstance(value, ast.IfExp) else getattr(value, "values", [])[1:]
     elif isinstance(node, ast.If):
         yield from (ast.Module(body=list(body), type_ignores=[]) for body in (node.body, node.orelse) if body)
-        if isinstance(node.body[-1], _LEAVES) and not node.orelse:
-            around = module.parents.get(node)
-            block = next((b for b in (getattr(around, "body", []), getattr(around, "orelse", [])) if node in b), [])
-            yield ast.Module(body=block[block.index(node) + 1 :] if block else [], type_ignores=[])
+        if any(isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse) if block):
+            yield ast.Module(body=_after(module, node), type_ignores=[])
+
+
+def _after(module: Module, node: ast.stmt) -> list[ast.stmt]:
+    """Return what comes after a statement in the turn of its loop, or in its function."""
+    found: list[ast.stmt] = []
+    inner: ast.AST = node
+    while inner in module.parents:
+        around = module.parents[inner]
+        for block in (getattr(around, "body", []), getattr(around, "orelse", [])):
+            if isinstance(block, list) and inner in block:
+                found += block[block.index(inner) + 1 :]
+        if isinstance(around, (*LOOPS, ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        inner = around
+    return found
 
 
 def _mentions(node: ast.AST | None, names: Set[str]) -> bool:

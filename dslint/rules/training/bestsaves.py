@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from dslint.python.events import Call
-from dslint.python.queries.bound import stores
-from dslint.python.queries.reach import functions
+from dslint.python.queries.bound import parents, stores
+from dslint.python.queries.reach import functions, meant
 from dslint.python.queries.records import Record
 from dslint.python.source import Module
 from dslint.rules.runs import RunQuery
@@ -22,6 +22,7 @@ _NUMBERS = re.compile(
     r"(?i)^(?:epochs?|ep|e|i|it|iters?|steps?|iteration|global_step|n_iter|batch|idx)$|_(?:epoch|step|iter|iteration)$|^(?:cur|curr|current|this)_"
 )
 _TIMES = re.compile(r"strftime|\bnow\(|\btime\(\)|uuid|isoformat|timestamp|today\(")
+_CLOCKS = re.compile(rf"{_TIMES.pattern}|\btime\.(?:strftime|time)$|\.now$")
 _PATHS = re.compile(r"(?i)path|dir|file|name|ckpt|output|prefix|tag|^out$|^f$|dst|suffix")
 _DEPTH = 3
 
@@ -79,6 +80,8 @@ def is_versioned(run: RunQuery, record: Record, module: Module, call: ast.Call) 
     """Return whether a save gives each file a name of its own, or writes into a folder of this start."""
     varying = {ast.unparse(n) for n in ast.walk(record.asks) if isinstance(n, ast.Name | ast.Attribute | ast.Subscript)}
     varying -= {record.name}
+    loops = [node for node in parents(module, record.asks) if isinstance(node, ast.For | ast.AsyncFor)]
+    varying |= {n.id for loop in loops for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     pending: list[tuple[Module, ast.Call, int]] = [(module, call, 0)]
     while pending:
         home, one, depth = pending.pop()
@@ -86,7 +89,7 @@ def is_versioned(run: RunQuery, record: Record, module: Module, call: ast.Call) 
             pieces = list(_behind(home, path, one))
             if any(_is_numbered(piece, varying) for piece in pieces):
                 return True
-            if _is_dated(run, pieces):
+            if _is_dated(run, home, pieces):
                 return True
         for inner, function in functions(run.machine.program, home, one) if depth < _DEPTH else ():
             named = [n for n in ast.walk(function) if isinstance(n, ast.Call) and n is not one and _is_named(n)]
@@ -139,11 +142,14 @@ def _is_numbered(node: ast.expr, varying: set[str]) -> bool:
     return False
 
 
-def _is_dated(run: RunQuery, pieces: list[ast.expr]) -> bool:
+def _is_dated(run: RunQuery, home: Module, pieces: list[ast.expr]) -> bool:
     """Return whether the time of this start is part of a path, or of a setting that is."""
     if any(_TIMES.search(ast.unparse(piece)) for piece in pieces):
         return True
-    parts = (n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name | ast.Attribute))
+    parts = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name | ast.Attribute)]
+    named = (node for part in parts for _, node in meant(run.machine.program, home, part))
+    if any(isinstance(node, ast.Assign) and _CLOCKS.search(ast.unparse(node.value)) for node in named):
+        return True
     names = {name for part in parts if _PATHS.search(name := last_name(part))}
     modules = [module for module in run.machine.program.modules() if module.search(_TIMES) is not None]
     given = [

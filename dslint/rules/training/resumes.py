@@ -37,11 +37,11 @@ def optimizer_restores(run: RunQuery, module: Module, scope: ast.AST) -> Iterato
     known = {found.event.node for found in run.occurrences("loads", "loads-state-dict") if _ALL.search(found.event.api)}
     for home, piece in reached(run.machine.program, begun, _MOST_PIECES):
         for node in ast.walk(piece):
-            if (node in known or _is_restore(node)) and not _is_passed_on(home, node):
+            if (node in known or _is_restore(node)) and not is_passed_on(home, node):
                 yield home, node
 
 
-def _is_passed_on(module: Module, node: ast.AST) -> bool:
+def is_passed_on(module: Module, node: ast.AST) -> bool:
     """Return whether an object hands a state on to what it holds, as wrappers of optimizers do."""
     function = module.function(node)
     return getattr(function, "name", "") in ("load_state_dict", "__setstate__")
@@ -55,3 +55,15 @@ def _is_restore(node: ast.AST) -> bool:
     if node.attr == "load_state_dict":
         return _OPTIMIZER.search(owner) is not None
     return node.attr in ("load_checkpoint", "load_state") and _OWNER.search(owner) is not None
+
+
+def loads_unnamed(run: RunQuery, others: re.Pattern[str]) -> bool:
+    """Return whether some code loads a state into what may be anything: its name is none of these others."""
+    for module in run.machine.program.modules():
+        for call in module.nodes_of(ast.Call):
+            function = call.func
+            if isinstance(function, ast.Attribute) and function.attr == "load_state_dict":
+                owner = function.value
+                if not others.search(last_name(owner)) and not is_passed_on(module, call):
+                    return True
+    return False
