@@ -7445,6 +7445,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL760",
+        name="unreadable-sample-replaced-for-ever",
+        kind="script",
+        severity="info",
+        summary="a dataset draws another sample as long as none can be read: with a wrong path the job hangs",
+        module="dslint.rules.script.dsl760_unreadable_sample_replaced_for_ever",
+        markers=(
+            "torch|deepspeed|accelerat",
+            "Loader",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL770",
         name="schedule-left-out-of-resume",
         kind="script",

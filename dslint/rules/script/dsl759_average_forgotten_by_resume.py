@@ -145,8 +145,8 @@ def _may_restore_it(module: Module, keys: frozenset[str]) -> bool:
     """Return whether code may load an average, or reads a key of a file that is called so."""
     if module.search(_REGISTERS) is not None:
         return True
-    for node in module.nodes_of(ast.Call, ast.Subscript, ast.Compare, ast.Assign):
-        is_load = (isinstance(node, ast.Call) and _loads(node)) or _reads_key(node, keys) or _is_set(node)
+    for node in module.nodes_of(ast.Call, ast.Constant, ast.Assign):
+        is_load = (isinstance(node, ast.Call) and _loads(node)) or _names_key(module, node, keys) or _is_set(node)
         if is_load and not _is_own(module, node):
             return True
     return False
@@ -185,16 +185,14 @@ def _loads(call: ast.Call) -> bool:
     return _EMA.search(name) is not None and any(ast.unparse(k.value) not in ("''", "None") for k in resumes)
 
 
-def _reads_key(node: ast.AST, keys: frozenset[str]) -> bool:
-    key: ast.expr | None = None
-    if isinstance(node, ast.Call) and last_name(node.func) in ("get", "pop"):
-        key = node.args[0] if node.args else None
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        key = node.slice
-    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
-        key = node.left
-    text = key.value if isinstance(key, ast.Constant) else None
-    return isinstance(text, str) and (text in keys or _EMA.search(text) is not None)
+def _names_key(module: Module, node: ast.AST, keys: frozenset[str]) -> bool:
+    """Return whether a text may be the key of an average where it is read: not where one is written."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    if not isinstance(text, str) or not (text in keys or (text.isidentifier() and _EMA.search(text))):
+        return False
+    around = module.parents.get(node)
+    is_written = isinstance(around, ast.Dict) and any(key is node for key in around.keys)
+    return not is_written and not (isinstance(around, ast.Subscript) and isinstance(around.ctx, ast.Store))
 
 
 _SAVES = 'state["ema"] = ema.module.state_dict()'
@@ -218,6 +216,7 @@ EXAMPLES = (
         makes=_AVERAGED, saves='state.update({"avg": ema.state_dict()})', update="ema.update_parameters(net)"),
         at="train.py:30"),
     good("it is loaded", _script('ema.module.load_state_dict(state["ema"])')),
+    good("a key with a name", _script('key = "ema"\n        average = state[key]')),
     good("another key is read", _script(
         'ema = ModelEma.of(state["average"])', 'state["average"] = ema.module.state_dict()')),
     good("a part of it is set", _script('ema.module = torch.load("ema.pt")')),
