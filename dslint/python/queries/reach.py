@@ -3,28 +3,73 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from dslint.python.program import Program
+from dslint.python.queries.bound import stores
 from dslint.python.source import Module
 
 _MAX_PIECES = 80
+_MAX_BASES = 3
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Piece = tuple[Module, ast.AST]
+Class = tuple[Module, ast.ClassDef]
 
 
-def reached(program: Program, code: Iterable[Piece]) -> list[Piece]:
+def reached(program: Program, code: Iterable[Piece], most: int = _MAX_PIECES) -> list[Piece]:
     """Return the pieces with the functions, classes and values of modules of the project that they name."""
-    pending, found = list(code), dict[Piece, None]()
-    while pending and len(found) < _MAX_PIECES:
-        piece = pending.pop()
+    pending, found = deque(code), dict[Piece, None]()
+    while pending and len(found) < most:
+        piece = pending.popleft()
         if piece in found:
             continue
         found[piece] = None
         module, node = piece
-        for name in {words for n in ast.walk(node) if (words := _words(n))}:
-            pending.extend(_defined(program, module, name))
+        for words in dict.fromkeys(words for n in ast.walk(node) if (words := _words(n))):
+            pending.extend(_defined(program, module, words))
     return list(found)
+
+
+def meant(program: Program, module: Module, node: ast.AST) -> list[Piece]:
+    """Return the definitions and values of modules of the project that a name, or `module.name`, stands for."""
+    words = _words(node)
+    return list(_defined(program, module, words)) if words else []
+
+
+def functions(program: Program, module: Module, call: ast.Call) -> list[Piece]:
+    """Return the functions and methods of the project that a call may mean."""
+    function = call.func
+    found: list[Piece] = [(m, n) for m, n in meant(program, module, function) if isinstance(n, _DEFINITIONS[:2])]
+    if isinstance(function, ast.Attribute) and not found:
+        for home, cls in classes(program, module, function.value):
+            found += methods(program, home, cls, function.attr)
+    return found
+
+
+def classes(program: Program, module: Module, node: ast.expr) -> list[Class]:
+    """Return the classes of the project of which an object is made, in the module that names it."""
+    name = ast.unparse(node)
+    found: list[Class] = []
+    around = module.parents.get(node) if name in ("self", "cls") else None
+    while around is not None:
+        if isinstance(around, ast.ClassDef):
+            return [(module, around)]
+        around = module.parents.get(around)
+    for statement in module.nodes_of(ast.Assign, ast.AnnAssign):
+        for target, value in stores(statement):
+            if isinstance(value, ast.Call) and ast.unparse(target) == name:
+                found += [(m, n) for m, n in meant(program, module, value.func) if isinstance(n, ast.ClassDef)]
+    return found
+
+
+def methods(program: Program, module: Module, cls: ast.ClassDef, name: str, depth: int = 0) -> list[Piece]:
+    """Return the method of a class, or of its bases in the project."""
+    own: list[Piece] = [(module, n) for n in cls.body if isinstance(n, _DEFINITIONS[:2]) and n.name == name]
+    for base in cls.bases if not own and depth < _MAX_BASES else ():
+        for home, found in meant(program, module, base):
+            own += methods(program, home, found, name, depth + 1) if isinstance(found, ast.ClassDef) else []
+    return own
 
 
 def _words(node: ast.AST) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ gives rates of steps 0, 1, 2 and so on; with its state those of 100, 101, 102.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -32,7 +31,7 @@ from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import PLATEAU, instances
-from dslint.rules.training.training import last_name
+from dslint.rules.training.resumes import loads_unnamed
 
 META = RuleMeta(
     code="DSL770",
@@ -99,15 +98,8 @@ def _may_be_restored(run: RunQuery, kind: str) -> bool:
         atoms = instances(found.event.receiver)
         if any(isinstance(atom.cls, str) and libraries.is_class(atom.cls, kind) for atom in atoms):
             return True
-    for module in run.machine.program.modules():
-        if module.search(_LOADS[kind]):
-            return True
-        for call in module.nodes_of(ast.Call):
-            function = call.func
-            is_load = isinstance(function, ast.Attribute) and function.attr == "load_state_dict"
-            if is_load and isinstance(function, ast.Attribute) and not _OTHER.search(last_name(function.value)):
-                return True
-    return False
+    is_named = any(module.search(_LOADS[kind]) for module in run.machine.program.modules())
+    return is_named or loads_unnamed(run, _OTHER)
 
 
 def _begins_anew(made: Event, step: Happening, kind: str) -> bool:
