@@ -23,7 +23,7 @@ def reached(program: Program, code: Iterable[Piece]) -> list[Piece]:
         found[piece] = None
         module, node = piece
         for name in {words for n in ast.walk(node) if (words := _words(n))}:
-            pending.extend(_defined(program, module, name))
+            pending.extend(defined(program, module, name))
     return list(found)
 
 
@@ -36,7 +36,7 @@ def _words(node: ast.AST) -> tuple[str, ...]:
     return ()
 
 
-def _defined(program: Program, module: Module, words: tuple[str, ...], depth: int = 0) -> Iterator[Piece]:
+def defined(program: Program, module: Module, words: tuple[str, ...], depth: int = 0) -> Iterator[Piece]:
     """Yield what a name of a module stands for: a definition, an assignment, or the same of an imported name."""
     name, *rest = words
     if not rest:
@@ -49,7 +49,7 @@ def _defined(program: Program, module: Module, words: tuple[str, ...], depth: in
         file = program.resolve(module, path)
         other = program.load(file) if file else None
         if other is not None and wanted != ("",):
-            yield from _defined(program, other, wanted, depth + 1)
+            yield from defined(program, other, wanted, depth + 1)
 
 
 def _assigns(statement: ast.stmt, name: str) -> bool:
