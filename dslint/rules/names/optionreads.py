@@ -77,7 +77,11 @@ def is_elsewhere(run: RunQuery, option: Option, others: list[str]) -> bool:
 
 
 def _is_shared(run: RunQuery, option: Option) -> bool:
-    """Return whether another file declares the option, for other scripts that read it, too."""
+    """Return whether another file declares the option, for other scripts that read it, too, or for its own run."""
+    if option.location.path != run.path:
+        declaring = [m for m in run.machine.program.modules() if m.path == option.location.path]
+        if any("__main__" in module.source.text for module in declaring):
+            return True
     read = re.compile(rf"\.{re.escape(option.dest)}\b")
     return option.location.path != run.path and any(read.search(text) for text in texts_of_others(run).values())
 
