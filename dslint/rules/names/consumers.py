@@ -48,12 +48,13 @@ class Fate:
 
     is_used: bool = False
     is_read: bool = False
+    is_kept: bool = False
     ends: list[tuple[Module, ast.AST, str]] = field(default_factory=list)
 
     @property
     def is_shown(self) -> bool:
-        """Return whether something prints the value."""
-        return any(how == PRINTED for _, _, how in self.ends)
+        """Return whether something prints the value as it is: that may be what it is for."""
+        return not self.is_kept and any(how == PRINTED for _, _, how in self.ends)
 
 
 class Consumers:
@@ -138,6 +139,7 @@ class Consumers:
 
     def _kept(self, module: Module, statement: _Assignment, fate: Fate) -> list[Piece] | None:
         """Return the reads of what an assignment binds to a value."""
+        fate.is_kept = True
         found: list[Piece] = [(module, statement)] if isinstance(statement, ast.NamedExpr) else []
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             if _is_foreign(target) and not _is_changed(target, statement.value):

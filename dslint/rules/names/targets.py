@@ -58,7 +58,7 @@ def _named(program: Program, module: Module, func: ast.Name) -> Iterator[tuple[M
         if binding.kind == "import":
             yield from defined(program, module, (func.id,))
         else:
-            yield module, binding.node
+            yield module, binding.node if binding.kind == "definition" else func
 
 
 def _entered(program: Program, module: Module, node: ast.AST) -> list[Target] | None:

@@ -15,8 +15,7 @@ logged: the job of many GPUs trains with another number, and a sweep over the op
 **When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
 read (with the optimizers and schedules of timm); some file of the run uses a field of that name of what may be the
 arguments; options that launchers and DeepSpeed read; more than two dozen such options, more than half of all, or more
-than three that commands pass, which says that they are read
-in another way.
+than three that commands pass, which says that they are read in another way.
 
 **Evidence.** Python's `argparse`: what nobody reads changes nothing.
 """
@@ -46,7 +45,6 @@ from dslint.rules.names.optionreads import (
     stays_here,
     taken_by_name,
 )
-from dslint.rules.names.settings import is_weighty
 from dslint.rules.ranks.intent import says_several
 from dslint.rules.runs import RunQuery
 
@@ -85,7 +83,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         known, options = _of_libraries(run, line) | taken_by_name(modules), list(_options(line))
         options = [o for o in options if not (OF_TIMM.fullmatch(o.dest) and any(map(asks_timm, modules)))]
         fates = {o.dest: uses.fate(reads_of_option(uses, holders, o)) for o in options if o.dest not in known}
-        unread = [(o, _passed(run, o)) for o in options if o.dest in fates and _is_useless(o.dest, fates[o.dest])]
+        unread = [(o, _passed(run, o)) for o in options if o.dest in fates and _is_useless(fates[o.dest])]
         passed = [places for _, places in unread if places]
         if unread and len(passed) <= _MOST_PASSED and len(unread) <= min(_MOST, len(options) // 2):
             others = imported_texts(run, modules)
@@ -101,10 +99,6 @@ class _Unused:
     places: tuple[Location, ...]
     fate: Fate
 
-    @property
-    def is_read(self) -> bool:
-        return self.fate.is_read
-
 
 def _told(run: RunQuery, unused: list[_Unused], modules: list[Module]) -> Iterator[Finding]:
     """Yield a finding for each option that a command passes, and one for the others of a file."""
@@ -113,14 +107,14 @@ def _told(run: RunQuery, unused: list[_Unused], modules: list[Module]) -> Iterat
         if one.places:
             yield _passed_one(run, one, modules)
         else:
-            others.setdefault((one.option.location.path, one.is_read), []).append(one)
+            others.setdefault((one.option.location.path, one.fate.is_read), []).append(one)
     for each in others.values():
         yield _unpassed(run, each, modules)
 
 
-def _is_useless(name: str, fate: Fate) -> bool:
+def _is_useless(fate: Fate) -> bool:
     """Return whether nobody uses the value of an option; what is printed may be for people to read."""
-    return not fate.is_used and (is_weighty(name) or not fate.is_shown)
+    return not fate.is_used and not fate.is_shown
 
 
 def _options(line: CommandLine) -> Iterator[Option]:
@@ -174,7 +168,7 @@ def _unpassed(run: RunQuery, unused: list[_Unused], modules: list[Module]) -> Fi
 
 
 def _verb(unused: list[_Unused]) -> str:
-    return "used" if any(one.is_read for one in unused) else "read"
+    return "used" if any(one.fate.is_read for one in unused) else "read"
 
 
 def _around(run: RunQuery, one: _Unused, modules: list[Module]) -> list[Location]:
@@ -322,7 +316,6 @@ EXAMPLES = (
     bad("it is scaled, printed, and passed to nobody", _given("", _SCALED), "train.py:11 warning"),
     bad("a variable that nobody reads", _given("", _KEPT_ASIDE), "train.py:11"),
     bad("a parameter that the function does not use", _built(_UNUSED), "train.py:15"),
-    bad("by position", _built(_UNUSED, "build(model, args.lr, args.weight_decay)"), "train.py:15"),
     bad("a field that nobody reads", _built(_METHODS, "Maker(args.lr, args.weight_decay).make(model)"), "train.py:20"),
     bad("another object has a field of that name", _given(
         "", "    settings = torch.load('settings.pt')\n", _WRITTEN.replace("0.1", "settings.weight_decay")),
@@ -347,6 +340,9 @@ EXAMPLES = (
     bad("a function takes others by the names that it gets", _built(
         "\ndef update(group, key, source, name):\n    group[key] = getattr(source, name)\n    return group\n\n",
         "torch.optim.SGD([update({'params': model.parameters()}, 'lr', args, 'lr')], lr=0.1)"), "train.py:16"),
+    good("a function that is handed in gets it", _built(
+        "\ndef build(model, lr, decay, make):\n    return make(model.parameters(), lr=lr, weight_decay=decay)\n\n",
+        "build(model, args.lr, args.weight_decay, torch.optim.AdamW)")),
     good("timm reads the arguments", {"train.py": (_TRAIN % ("", "X")).replace(
         "torch.optim.AdamW(X)", "create_optimizer(args, model)").replace(
         "import torch\n", "import torch\nfrom timm.optim import create_optimizer\n", 1), "run.sh": _RUN}),

@@ -59,7 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if is_key(key) and not any(last_name(setting.base) in unpacked for setting in settings):
             reads = [*uses.reads_of_field(key), *uses.reads_of_item(key)]
             fate = uses.fate([*((s.module, s.node) for s in settings), *reads])
-            if not fate.is_used and fate.ends and (is_weighty(key) or not fate.is_shown):
+            if not fate.is_used and fate.ends and not fate.is_shown:
                 unused.append((settings[0], fate))
     others = list(texts_of_others(run).values()) if unused else []
     for setting, fate in unused:
