@@ -27,14 +27,14 @@ def reached(program: Program, code: Iterable[Piece], most: int = _MAX_PIECES) ->
         found[piece] = None
         module, node = piece
         for words in dict.fromkeys(words for n in ast.walk(node) if (words := _words(n))):
-            pending.extend(_defined(program, module, words))
+            pending.extend(defined(program, module, words))
     return list(found)
 
 
 def meant(program: Program, module: Module, node: ast.AST) -> list[Piece]:
     """Return the definitions and values of modules of the project that a name, or `module.name`, stands for."""
     words = _words(node)
-    return list(_defined(program, module, words)) if words else []
+    return list(defined(program, module, words)) if words else []
 
 
 def functions(program: Program, module: Module, call: ast.Call) -> list[Piece]:
@@ -81,7 +81,7 @@ def _words(node: ast.AST) -> tuple[str, ...]:
     return ()
 
 
-def _defined(program: Program, module: Module, words: tuple[str, ...], depth: int = 0) -> Iterator[Piece]:
+def defined(program: Program, module: Module, words: tuple[str, ...], depth: int = 0) -> Iterator[Piece]:
     """Yield what a name of a module stands for: a definition, an assignment, or the same of an imported name."""
     name, *rest = words
     if not rest:
@@ -94,7 +94,7 @@ def _defined(program: Program, module: Module, words: tuple[str, ...], depth: in
         file = program.resolve(module, path)
         other = program.load(file) if file else None
         if other is not None and wanted != ("",):
-            yield from _defined(program, other, wanted, depth + 1)
+            yield from defined(program, other, wanted, depth + 1)
 
 
 def _assigns(statement: ast.stmt, name: str) -> bool:

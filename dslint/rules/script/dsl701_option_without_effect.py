@@ -1,9 +1,11 @@
-"""The script parses an option and never reads it.
+"""The script parses an option, and nobody uses its value.
 
 **What.** The script of a job of several processes declares an option (`add_argument`, or a field of a dataclass that a
-parser fills), and no code of the run reads `args.weight_decay`. The usual cases are a number that is written out where
-the option was meant, `AdamW(..., weight_decay=0.1)`, and a feature that was copied from another project by its options
-alone: `--gradient-accumulation-steps`, `--ema`, `--resume`. Options that no command passes are one finding for a file.
+parser fills), and no code of the run reads `args.weight_decay`, or what reads it makes no use of it: a variable that
+nobody reads (`timeout_min = args.timeout`), a parameter of a function that does not use it, a rate that is scaled and
+then passed to nobody. The usual cases are a number that is written out where the option was meant,
+`AdamW(..., weight_decay=0.1)`, and a feature that was copied from another project by its options alone:
+`--gradient-accumulation-steps`, `--ema`, `--resume`. Options that no command passes are one finding for a file.
 
 **Why it hurts.** The command line states a setting that the run does not have. Nothing is refused and nothing is
 logged: the job of many GPUs trains with another number, and a sweep over the option repeats one run.
@@ -11,9 +13,9 @@ logged: the job of many GPUs trains with another number, and a sweep over the op
 **Fix.** Read the option where it belongs, or take it out of the parser, so that a command which passes it is refused.
 
 **When it stays quiet.** The arguments go on as a whole: `**vars(args)`, `getattr(args, name)`, code that nobody can
-read; some file of the run reads a field of that name of anything; options that launchers and DeepSpeed read; more
-than a dozen such options, more than half of all, or more than three that commands pass, which says that they are read
-in another way.
+read (with the optimizers and schedules of timm); some file of the run uses a field of that name of what may be the
+arguments; options that launchers and DeepSpeed read; more than two dozen such options, more than half of all, or more
+than three that commands pass, which says that they are read in another way.
 
 **Evidence.** Python's `argparse`: what nobody reads changes nothing.
 """
@@ -23,33 +25,42 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.commandlines import CommandLine
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
-from dslint.python.values import Tuple
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.names.wholearguments import hands_on
+from dslint.rules.names.argumentholders import ArgumentHolders
+from dslint.rules.names.consumers import Consumers, Fate
+from dslint.rules.names.optionreads import (
+    OF_TIMM,
+    asks_timm,
+    imported_texts,
+    is_elsewhere,
+    names_of_arguments,
+    reads_of_option,
+    stays_here,
+    taken_by_name,
+)
 from dslint.rules.ranks.intent import says_several
-from dslint.rules.ranks.otherscripts import texts_of_others
-from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training.training import last_name
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL701",
     name="option-without-effect",
     kind="script",
     severity=Severity.WARNING,
-    summary="the script parses an option and never reads it: whoever passes it changes nothing",
+    summary="the script parses an option and nobody uses it: whoever passes it changes nothing",
     markers=(r"add_argument|ArgumentParser|TrlParser", r"torch|accelerat|deepspeed|transformers|lightning"),
     references=("https://docs.python.org/3/library/argparse.html#the-namespace-object",),
     depends_on_run=True,
     no_experiment="nothing reads the option: there is nothing to run",
 )
 # More of them than this are read in another way, or more than half of all: of those that commands pass, and of all.
-_MOST_PASSED, _MOST = 3, 12
+_MOST_PASSED, _MOST = 3, 24
 # So many are named in one headline.
 _NAMED = 3
 # What launchers pass to every process, or DeepSpeed reads from the arguments that it is given.
@@ -61,34 +72,49 @@ def query(run: RunQuery) -> Iterator[Finding]:
     modules = run.machine.program.modules()
     if not says_several(run, modules) and not run.has("training-arguments"):
         return
+    uses = Consumers(run)
     for found in run.happenings("parses-arguments"):
         line = found.event.command_line
-        if line is None or not line.parses or line.own_words or not _stays_here(found, modules):
+        if line is None or not line.parses or line.own_words:
             continue
-        known, options = _of_libraries(run, line), list(_options(line))
-        unread = [(o, _passed(run, o)) for o in options if o.dest not in known and not _is_read(o, modules)]
+        holders = ArgumentHolders(run.machine.program, names_of_arguments(found), [found.event.node])
+        if not stays_here(found, modules, holders):
+            continue
+        known, options = _of_libraries(run, line) | taken_by_name(modules), list(_options(line))
+        options = [o for o in options if not (OF_TIMM.fullmatch(o.dest) and any(map(asks_timm, modules)))]
+        fates = {o.dest: uses.fate(reads_of_option(uses, holders, o)) for o in options if o.dest not in known}
+        unread = [(o, _passed(run, o)) for o in options if o.dest in fates and _is_useless(fates[o.dest])]
         passed = [places for _, places in unread if places]
         if unread and len(passed) <= _MOST_PASSED and len(unread) <= min(_MOST, len(options) // 2):
-            others = _imported_texts(run, modules)
-            yield from _told(run, [(o, places) for o, places in unread if not _is_elsewhere(run, o, others)], modules)
+            others = imported_texts(run, modules)
+            told = [_Unused(o, places, fates[o.dest]) for o, places in unread if not is_elsewhere(run, o, others)]
+            yield from _told(run, told, modules)
 
 
-def _told(run: RunQuery, unread: list[tuple[Option, tuple[Location, ...]]], modules: list[Module]) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Unused:
+    """An option without effect, the commands that pass it, and where its value ends."""
+
+    option: Option
+    places: tuple[Location, ...]
+    fate: Fate
+
+
+def _told(run: RunQuery, unused: list[_Unused], modules: list[Module]) -> Iterator[Finding]:
     """Yield a finding for each option that a command passes, and one for the others of a file."""
-    others: dict[str, list[Option]] = {}
-    for option, places in unread:
-        if places:
-            yield _passed_one(run, option, places, modules)
+    others: dict[tuple[str, bool], list[_Unused]] = {}
+    for one in unused:
+        if one.places:
+            yield _passed_one(run, one, modules)
         else:
-            others.setdefault(option.location.path, []).append(option)
-    for options in others.values():
-        yield _unpassed(run, options, modules)
+            others.setdefault((one.option.location.path, one.fate.is_read), []).append(one)
+    for each in others.values():
+        yield _unpassed(run, each, modules)
 
 
-def _is_elsewhere(run: RunQuery, option: Option, others: list[str]) -> bool:
-    """Return whether a file that the run has not read may read an option."""
-    word = re.compile(rf"\b{re.escape(option.dest)}\b")
-    return any(map(word.search, others)) or _is_shared(run, option)
+def _is_useless(fate: Fate) -> bool:
+    """Return whether nobody uses the value of an option; what is printed may be for people to read."""
+    return not fate.is_used and not fate.is_shown
 
 
 def _options(line: CommandLine) -> Iterator[Option]:
@@ -111,67 +137,19 @@ def _passed(run: RunQuery, option: Option) -> tuple[Location, ...]:
     return passed.origins if passed is not None else ()
 
 
-def _stays_here(found: Happening, modules: list[Module]) -> bool:
-    """Return whether the arguments certainly go nowhere as a whole."""
-    event = found.event
-    atoms = list(event.result.atoms) if event.result is not None else []
-    atoms += [inner for atom in atoms if isinstance(atom, Tuple) for value in atom.items for inner in value.atoms]
-    taken = event.module.parents.get(event.node)
-    # Who imports a module and calls its function gets the arguments, in code that is not read here.
-    if not atoms or (found.entry.kind != "script" and isinstance(taken, ast.Return)):
-        return False
-    targets = taken.targets if isinstance(taken, ast.Assign) else []
-    names = {last_name(name) for target in targets for name in ast.walk(target)} - {""}
-    return not any(hands_on(module, names) for module in modules)
-
-
-def _is_read(option: Option, modules: list[Module]) -> bool:
-    """Return whether some code reads a field of that name, of whatever object."""
-    for module in modules:
-        if option.dest in module.attributes:
-            return True
-        for call in module.nodes_of(ast.Call):
-            names = {ast.unparse(call.func).rpartition(".")[2]}
-            if names & {"getattr", "hasattr", "get", "pop", "attrgetter"} and any(
-                isinstance(a, ast.Constant) and a.value == option.dest for a in call.args
-            ):
-                return True
-        for pattern in module.nodes_of(ast.MatchClass):
-            if option.dest in pattern.kwd_attrs:
-                return True
-    return False
-
-
-def _is_shared(run: RunQuery, option: Option) -> bool:
-    """Return whether another file declares the option, for other scripts that read it, too."""
-    read = re.compile(rf"\.{re.escape(option.dest)}\b")
-    return option.location.path != run.path and any(read.search(text) for text in texts_of_others(run).values())
-
-
-def _imported_texts(run: RunQuery, modules: list[Module]) -> list[str]:
-    """Return the texts of files that the run has not read, and that some import may still mean."""
-    found = []
-    for path, text in texts_of_others(run).items():
-        stem = re.escape(path.rpartition("/")[2].removesuffix(".py"))
-        if any(
-            module.search(re.compile(rf"import[^\n]*\b{stem}\b|from[^\n]*\b{stem}\b|[\"'][\w./]*\b{stem}\b"))
-            for module in modules
-        ):
-            found.append(text)
-    return found
-
-
-def _passed_one(run: RunQuery, option: Option, places: tuple[Location, ...], modules: list[Module]) -> Finding:
+def _passed_one(run: RunQuery, one: _Unused, modules: list[Module]) -> Finding:
+    option = one.option
     return META.finding(
         option.location,
-        f"`{option.name}` is parsed and never read: the command that passes it changes nothing",
+        f"`{option.name}` is parsed and never {_verb([one])}: the command that passes it changes nothing",
         hint=f"Read `{option.dest}` where it belongs, or remove the option",
-        related=(*_instead(run, option, modules), *(place.labelled("passed here") for place in places[:2])),
+        related=(*_around(run, one, modules), *(place.labelled("passed here") for place in one.places[:2])),
         facts={"option": option.dest},
     )
 
 
-def _unpassed(run: RunQuery, options: list[Option], modules: list[Module]) -> Finding:
+def _unpassed(run: RunQuery, unused: list[_Unused], modules: list[Module]) -> Finding:
+    options = [one.option for one in unused]
     names = [f"`{option.name}`" for option in options]
     if len(names) > _NAMED + 1:
         names[_NAMED:] = [f"{len(names) - _NAMED} more"]
@@ -179,14 +157,24 @@ def _unpassed(run: RunQuery, options: list[Option], modules: list[Module]) -> Fi
     be, them = ("is", "it") if len(names) == 1 else ("are", "them")
     return META.finding(
         options[0].location,
-        f"{shown} {be} parsed and never read: whoever passes {them} changes nothing",
+        f"{shown} {be} parsed and never {_verb(unused)}: whoever passes {them} changes nothing",
         hint=f"Read {them} where {'it belongs' if them == 'it' else 'they belong'}, or remove {them} from the parser",
         related=(
-            *(place for option in options for place in _instead(run, option, modules)),
+            *(place for one in unused for place in _around(run, one, modules)),
             *(option.location.labelled("never read, too") for option in options[1:]),
         ),
         facts={"option": options[0].dest},
     )
+
+
+def _verb(unused: list[_Unused]) -> str:
+    return "used" if any(one.fate.is_read for one in unused) else "read"
+
+
+def _around(run: RunQuery, one: _Unused, modules: list[Module]) -> list[Location]:
+    """Return where the value of an option ends, and where a constant stands in its place."""
+    ends = [module.location(node, f"`{one.option.dest}` ends here: {how}") for module, node, how in one.fate.ends[:2]]
+    return [*ends, *_instead(run, one.option, modules)]
 
 
 def _instead(run: RunQuery, option: Option, modules: list[Module]) -> list[Location]:
@@ -294,7 +282,72 @@ def settings(args):
 _SPLIT = (_TRAIN % ("", "X")).replace("torch.optim.AdamW(X)", "make_optimizer(model, args)").replace(
     "import torch\n", "import torch\nfrom optim import make_optimizer\n", 1)  # fmt: skip
 
+_SCALED = "    args.weight_decay = args.weight_decay * dist.get_world_size()\n    print('decay', args.weight_decay)\n"
+_KEPT_ASIDE = "    decay = float(args.weight_decay)\n"
+_UNUSED = """\
+
+def build(model, lr, decay=0.0):
+    return torch.optim.AdamW(model.parameters(), lr=lr)
+
+"""
+_USES = _UNUSED.replace("lr=lr)", "lr=lr, weight_decay=decay)")
+_METHODS = """\
+
+class Maker:
+    def __init__(self, lr, decay=None):
+        self.lr = lr
+        self.decay = decay
+
+    def make(self, model):
+        return torch.optim.AdamW(model.parameters(), lr=self.lr)
+
+"""
+
+
+def _given(head: str, line: str, call: str = _WRITTEN) -> dict[str, str]:
+    return {"train.py": (_TRAIN % (head, call)).replace("    model = D", f"{line}    model = D"), "run.sh": _RUN}
+
+
+def _built(head: str, call: str = "build(model, args.lr, decay=args.weight_decay)") -> dict[str, str]:
+    return {"train.py": (_TRAIN % (head, "X")).replace("torch.optim.AdamW(X)", call), "run.sh": _RUN}
+
+
 EXAMPLES = (
+    bad("it is scaled, printed, and passed to nobody", _given("", _SCALED), "train.py:11 warning"),
+    bad("a variable that nobody reads", _given("", _KEPT_ASIDE), "train.py:11"),
+    bad("a parameter that the function does not use", _built(_UNUSED), "train.py:15"),
+    bad("a field that nobody reads", _built(_METHODS, "Maker(args.lr, args.weight_decay).make(model)"), "train.py:20"),
+    bad("another object has a field of that name", _given(
+        "", "    settings = torch.load('settings.pt')\n", _WRITTEN.replace("0.1", "settings.weight_decay")),
+        "train.py:11"),
+    good("the function uses it", _built(_USES)),
+    good("a field that somebody reads", _built(
+        _METHODS.replace("lr=self.lr)", "lr=self.lr, weight_decay=self.decay)"),
+        "Maker(args.lr, args.weight_decay).make(model)")),
+    good("a stub that others define", _built(
+        "\nclass Base:\n    def build(self, model, lr, decay):\n        raise NotImplementedError\n\n",
+        "Base().build(model, args.lr, decay=args.weight_decay)")),
+    good("the function hands on all that it gets", _built(
+        "\ndef build(model, lr, decay):\n    return torch.optim.AdamW(model.parameters(), **locals())\n\n")),
+    good("`**options` that somebody looks into", _built(
+        "\ndef build(model, lr, **options):\n    return torch.optim.AdamW(model.parameters(), lr=lr, **options)\n\n")),
+    good("it decides over a branch", _given(
+        "", "    if args.weight_decay > 1:\n        raise ValueError('too much')\n")),
+    good("a function takes it by the name that it gets", _built(
+        "\ndef update(group, key, source, name):\n    group[key] = getattr(source, name)\n    return group\n\n",
+        "SGD([update({'params': model.parameters()}, 'weight_decay', args, 'weight_decay')], lr=args.lr)".replace(
+            "SGD", "torch.optim.SGD"))),
+    bad("a function takes others by the names that it gets", _built(
+        "\ndef update(group, key, source, name):\n    group[key] = getattr(source, name)\n    return group\n\n",
+        "torch.optim.SGD([update({'params': model.parameters()}, 'lr', args, 'lr')], lr=0.1)"), "train.py:16"),
+    good("a function that is handed in gets it", _built(
+        "\ndef build(model, lr, decay, make):\n    return make(model.parameters(), lr=lr, weight_decay=decay)\n\n",
+        "build(model, args.lr, args.weight_decay, torch.optim.AdamW)")),
+    good("timm reads the arguments", {"train.py": (_TRAIN % ("", "X")).replace(
+        "torch.optim.AdamW(X)", "create_optimizer(args, model)").replace(
+        "import torch\n", "import torch\nfrom timm.optim import create_optimizer\n", 1), "run.sh": _RUN}),
+    good("one field of the dictionary of all", _given(
+        "", "    decay = vars(args)['weight_decay']\n", _WRITTEN.replace("0.1", "decay"))),
     bad("a number is written out", {"train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN}, "train.py:11 warning"),
     bad("a field of a dataclass", {"train.py": _FIELDS % "", "run.sh": _FIELDS_RUN}, "train.py:10"),
     bad("the optimizer is made in another file", {

@@ -28,6 +28,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.names.decorators import KEEPS
 from dslint.rules.names.reached import (
     is_asked,
     is_caught,
@@ -49,14 +50,6 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _TAG = "refused-call"
-# Decorators of libraries after which a function takes what it took before.
-_KEEPS = frozenset({
-    *("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "compile", "script", "export"),
-    *("ignore", "unused", "disable", "wraps", "lru_cache", "cache", "contextmanager", "asynccontextmanager"),
-    *("staticmethod", "classmethod", "abstractmethod", "override", "final", "record", "rank_zero_only"),
-    *("rank_zero_experiment", "on_main_process", "on_local_main_process", "on_process", "on_last_process"),
-    *("master_only", "property", "cached_property", "typechecked", "jaxtyped", "timer", "profile"),
-})  # fmt: skip
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -80,7 +73,7 @@ def _may_fit(run: RunQuery, found: Happening, called: Function | ClassAtom) -> b
     if isinstance(called, ClassAtom):
         return False
     said = run.machine.program.noted.decorators.get(called, ())
-    if any(path.rpartition(".")[2] not in _KEEPS for path, _ in said):
+    if any(path.rpartition(".")[2] not in KEEPS for path, _ in said):
         return True
     return found.event.may and (_is_stub(called) or _is_overridden(run, called))
 
