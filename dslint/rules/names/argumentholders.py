@@ -109,9 +109,8 @@ class ArgumentHolders:
     def _uses(self, module: Module) -> Iterator[ast.AST]:
         """Yield the places where the arguments are meant as a whole."""
         for node in module.nodes_of(ast.Name, ast.Attribute):
-            name = node.id if isinstance(node, ast.Name) else node.attr
             is_bare = not isinstance(module.parents.get(node), ast.Attribute)
-            if not is_bare or name not in self.names or not isinstance(node.ctx, ast.Load):
+            if not is_bare or last_name(node) not in self.names or not isinstance(getattr(node, "ctx", None), ast.Load):
                 continue
             if not (isinstance(node, ast.Name) and (is_variadic(module, node) or is_dict(module, node))):
                 yield node
@@ -159,8 +158,8 @@ class ArgumentHolders:
             self.names.add(base)
         statement = module.statement(call)
         if isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if any(_CONFIGS.search(word) for word in (name, *map(last_name, targets))):
+            bound: list[ast.expr] = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if any(_CONFIGS.search(word) for word in (name, *map(last_name, bound))):
                 self._bind(statement)
         elif isinstance(statement, ast.Return) and _CONFIGS.search(name):
             self._give(module, statement)

@@ -15,6 +15,7 @@ from dslint.python.names import names_of
 from dslint.python.source import Module
 from dslint.rules.names.targets import Target, parameter_of, says_nothing_of_use, targets_of
 from dslint.rules.runs import RunQuery
+from dslint.rules.training.training import last_name
 
 Piece = tuple[Module, ast.AST]
 _Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
@@ -286,7 +287,7 @@ class Consumers:
         found: dict[str, int] = {}
         for module in self._modules:
             for node in module.nodes_of(ast.Name, ast.Attribute):
-                name = node.id if isinstance(node, ast.Name) else node.attr
+                name = last_name(node)
                 found[name] = found.get(name, 0) + 1
         return found
 
