@@ -279,3 +279,11 @@ def completed(tree: Seq) -> Seq:
 def events(node: Node) -> Iterator[Event]:
     """Yield all events below `node`."""
     return (found for found in walk(node) if isinstance(found, Event))
+
+
+def raises(seq: Seq) -> bool:
+    """Return whether a block ends by `raise`: the job ends there for all ranks, unless the exit is a clean one."""
+    last = seq.items[-1] if seq.items else None
+    if isinstance(last, Call):
+        return raises(last.body)
+    return isinstance(last, Exit) and last.kind == "raise" and not last.is_clean

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dslint.python import bindings, formulas
 from dslint.python.bars import same_items
-from dslint.python.events import Alt, Call, Exit, Lost, Seq
+from dslint.python.events import Alt, Exit, Lost, Seq, raises
 from dslint.python.heap import (
     CONTAINERS,
     ITEMS,
@@ -153,7 +153,7 @@ class Machine(Heap):
                 raise
             if self.alive:
                 outcomes.append(Outcome(self.store.changes(mark), self.lanes, self.control))
-            elif _raises(seq):
+            elif raises(seq):
                 raised = True
             self.store.undo(mark)
             self.alive = True
@@ -393,11 +393,3 @@ class Machine(Heap):
         if found is None:
             found = self.new.loops[key] = self.number()
         return found
-
-
-def _raises(seq: Seq) -> bool:
-    """Return whether a block ends by `raise`: the job ends there for all ranks, unless the exit is a clean one."""
-    last = seq.items[-1] if seq.items else None
-    if isinstance(last, Call):
-        return _raises(last.body)
-    return isinstance(last, Exit) and last.kind == "raise" and not last.is_clean

@@ -4,7 +4,7 @@
 with that key, and no key whose name has a dot. `args_pretrain.get("frame_step", 4)` where all YAML files of the project
 have `frame_step` in the section `data`, which the same function reads as well.
 
-**Why it hurts.** `get` finds nothing and gives the default, in every run and without a word: the configuration asks for
+**Why it hurts.** `get` finds nothing and gives the default, silently and in every run: the configuration asks for
 checkpointing and the job runs out of memory, or it states a number of frames, and the model is evaluated with another.
 
 **Fix.** `OmegaConf.select(config, "training.grad_checkpointing")`, or `config.training.get("grad_checkpointing")`; read

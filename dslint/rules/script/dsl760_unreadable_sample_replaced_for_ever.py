@@ -4,7 +4,7 @@
 `while True: try: ... except Exception: index = random.randrange(len(self))`, or `while not loaded:`.
 
 **Why it hurts.** One broken file is passed over, as was meant. A wrong path, a mount that one node lacks or a storage
-that has gone away makes every sample unreadable: the workers of the loaders draw for ever, the first `next(loader)`
+that has gone away makes every sample unreadable: the workers of the loaders draw without end, the first `next(loader)`
 does not return, no line is printed, and the other ranks wait in their first collective until its time is over.
 
 **Fix.** Count the tries, and raise where there were too many: `for _ in range(10): ...`, then `raise`.
