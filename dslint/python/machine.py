@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dslint.python import bindings, formulas
 from dslint.python.bars import same_items
-from dslint.python.events import Alt, Exit, Lost, Seq, raises
+from dslint.python.events import Alt, Exit, Lost, raises
 from dslint.python.heap import (
     CONTAINERS,
     ITEMS,
