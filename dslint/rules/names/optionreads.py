@@ -60,8 +60,14 @@ def reads_of_option(uses: Consumers, holders: ArgumentHolders, option: Option) -
 
 
 def taken_by_name(modules: list[Module]) -> set[str]:
-    """Return the names that functions of the project get as texts, and by which they take fields."""
-    return {name for names in getters_by_name(modules).values() for name in names}
+    """Return the names that functions of the project get as texts, perhaps in a list, and by which they take fields."""
+    found = {name for names in getters_by_name(modules).values() for name in names}
+    calls = [call for module in modules for call in module.nodes_of(ast.Call) if last_name(call.func) == "getattr"]
+    if any(len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) for call in calls):
+        listed = (node for module in modules for node in module.nodes_of(ast.List, ast.Tuple, ast.Set))
+        texts = (item.value for node in listed for item in ast.iter_child_nodes(node) if isinstance(item, ast.Constant))
+        found |= {text for text in texts if isinstance(text, str)}
+    return found
 
 
 def asks_timm(module: Module) -> bool:

@@ -340,6 +340,9 @@ EXAMPLES = (
     bad("a function takes others by the names that it gets", _built(
         "\ndef update(group, key, source, name):\n    group[key] = getattr(source, name)\n    return group\n\n",
         "torch.optim.SGD([update({'params': model.parameters()}, 'lr', args, 'lr')], lr=0.1)"), "train.py:16"),
+    good("a function takes it by one name of a list", _built(
+        "\ndef chosen(args, names):\n    return {name: getattr(args, name) for name in names}\n\n",
+        'torch.optim.AdamW(model.parameters(), **chosen(args, ["lr", "weight_decay"]))')),
     good("a function that is handed in gets it", _built(
         "\ndef build(model, lr, decay, make):\n    return make(model.parameters(), lr=lr, weight_decay=decay)\n\n",
         "build(model, args.lr, args.weight_decay, torch.optim.AdamW)")),

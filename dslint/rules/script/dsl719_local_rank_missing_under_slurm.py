@@ -132,7 +132,7 @@ EXAMPLES = (
         name: text.replace("import lightning as L", "import pytorch_lightning as L")
         for name, text in _project(_NUMBER, "torch.device('cuda', local_rank)").items()}, "losses.py:5"),
     good("it reads the variable of Slurm, too", _project(_BOTH, 'f"cuda:{local_rank}"')),
-    good("one GPU for each task", _project(_NUMBER, 'f"cuda:{local_rank}"', 4, "--gpus-per-task=1")),
+    good("one GPU for each task", _project(_NUMBER, 'f"cuda:{local_rank}"', 4, "--gpus-per-task=1"), select="DSL719"),
     good("one task", {
         name: text.replace("devices=4", "devices=1")
         for name, text in _project(_NUMBER, 'f"cuda:{local_rank}"', 1).items()}),

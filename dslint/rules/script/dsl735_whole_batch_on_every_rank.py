@@ -170,7 +170,7 @@ class Stream(IterableDataset):
         self.path, self.batch_size, self.seed = path, batch_size, seed
 
     def __iter__(self):
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(self.seed + len(self.path))
         while True:
             yield torch.rand(self.batch_size, 8, generator=generator)
 
