@@ -178,6 +178,8 @@ class Consumers:
         return self._items.get(name, [])
 
     def _reads_of_name(self, module: Module, target: ast.Name) -> list[Piece] | None:
+        if module not in self._loads:  # the program has taken it in since
+            return None
         names = names_of(module.tree)
         bound = names.bindings(target)
         nodes = {id(b.node) for b in bound}

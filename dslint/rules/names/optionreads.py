@@ -54,9 +54,18 @@ def reads_of_option(uses: Consumers, holders: ArgumentHolders, option: Option) -
         if isinstance(node, ast.Call):
             bases = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
             bases = [base for base in bases if not isinstance(base, ast.Constant)]
-        if not bases or any(map(holders.may_hold, bases)):
+        if not bases or any(holders.may_hold(base) or _is_own(module, base, option.dest) for base in bases):
             found.append((module, node))
     return found
+
+
+def _is_own(module: Module, base: ast.AST, dest: str) -> bool:
+    """Return whether a method reads a field that its class declares as an option: `self.data_root` in a dataclass."""
+    around: ast.AST | None = base if isinstance(base, ast.Name) and base.id == "self" else None
+    while around is not None and not isinstance(around, ast.ClassDef):
+        around = module.parents.get(around)
+    fields = around.body if around is not None else []
+    return any(isinstance(node, ast.AnnAssign) and last_name(node.target) == dest for node in fields)
 
 
 def taken_by_name(modules: list[Module]) -> set[str]:

@@ -56,9 +56,9 @@ def getters_by_name(modules: list[Module]) -> dict[str, set[str]]:
 
 
 def _keys(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Yield what takes a field by its name, with the name: `getattr(x, name)`, `x.__dict__[name]`."""
+    """Yield what takes or asks for a field by its name, with the name: `getattr(x, name)`, `x.__dict__[name]`."""
     for call in module.nodes_of(ast.Call):
-        if last_name(call.func) == "getattr" and len(call.args) > 1:
+        if last_name(call.func) in ("getattr", "hasattr") and len(call.args) > 1:
             yield call, call.args[1]
     for item in module.nodes_of(ast.Subscript):
         if isinstance(item.ctx, ast.Load) and last_name(item.value) == "__dict__":

@@ -33,6 +33,7 @@ from dslint.python.commandlines import CommandLine
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.examples.optionscripts import FIELDS, METHODS, TRAIN
 from dslint.rules.names.argumentholders import ArgumentHolders
 from dslint.rules.names.consumers import Consumers, Fate
 from dslint.rules.names.optionreads import (
@@ -196,59 +197,9 @@ def _written(option: Option, modules: list[Module]) -> Iterator[tuple[Module, as
                     yield module, node.value
 
 
-_TRAIN = """\
-import argparse
-
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-%s
-def get_args():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lr", type=float, default=1e-4)
-    parser.add_argument("--weight_decay", type=float, default=0.0)
-    return parser.parse_args()
-
-
-def main():
-    args = get_args()
-    dist.init_process_group("gloo")
-    model = DistributedDataParallel(torch.nn.Linear(8, 8))
-    optimizer = torch.optim.AdamW(%s)
-    for x in torch.load("data.pt"):
-        model(x).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-main()
-"""
 _WRITTEN = "model.parameters(), lr=args.lr, weight_decay=0.1"
 _READ = "model.parameters(), lr=args.lr, weight_decay=args.weight_decay"
 _RUN = "torchrun --nproc_per_node 8 train.py --lr 3e-4 --weight_decay 0.01\n"
-_FIELDS = """\
-from dataclasses import dataclass, field
-
-from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments
-from trl import DPOTrainer
-
-
-@dataclass
-class ScriptArguments:
-    model_name: str = field(default="gpt2")
-    beta: float = field(default=0.1)
-
-
-def main():
-    script_args, training_args = HfArgumentParser((ScriptArguments, TrainingArguments)).parse_args_into_dataclasses()
-    model = AutoModelForCausalLM.from_pretrained(script_args.model_name)
-    trainer = DPOTrainer(model, args=training_args, train_dataset=[]%s)
-    trainer.train()
-
-
-main()
-"""
 _FIELDS_RUN = "accelerate launch --num_processes 4 train.py --output_dir out --beta 0.5\n"
 _OPTIM = """\
 import torch
@@ -279,7 +230,7 @@ def settings(args):
     return torch.optim.AdamW, dict(vars(args))
 
 """
-_SPLIT = (_TRAIN % ("", "X")).replace("torch.optim.AdamW(X)", "make_optimizer(model, args)").replace(
+_SPLIT = (TRAIN % ("", "X")).replace("torch.optim.AdamW(X)", "make_optimizer(model, args)").replace(
     "import torch\n", "import torch\nfrom optim import make_optimizer\n", 1)  # fmt: skip
 
 _SCALED = "    args.weight_decay = args.weight_decay * dist.get_world_size()\n    print('decay', args.weight_decay)\n"
@@ -291,38 +242,27 @@ def build(model, lr, decay=0.0):
 
 """
 _USES = _UNUSED.replace("lr=lr)", "lr=lr, weight_decay=decay)")
-_METHODS = """\
-
-class Maker:
-    def __init__(self, lr, decay=None):
-        self.lr = lr
-        self.decay = decay
-
-    def make(self, model):
-        return torch.optim.AdamW(model.parameters(), lr=self.lr)
-
-"""
 
 
 def _given(head: str, line: str, call: str = _WRITTEN) -> dict[str, str]:
-    return {"train.py": (_TRAIN % (head, call)).replace("    model = D", f"{line}    model = D"), "run.sh": _RUN}
+    return {"train.py": (TRAIN % (head, call)).replace("    model = D", f"{line}    model = D"), "run.sh": _RUN}
 
 
 def _built(head: str, call: str = "build(model, args.lr, decay=args.weight_decay)") -> dict[str, str]:
-    return {"train.py": (_TRAIN % (head, "X")).replace("torch.optim.AdamW(X)", call), "run.sh": _RUN}
+    return {"train.py": (TRAIN % (head, "X")).replace("torch.optim.AdamW(X)", call), "run.sh": _RUN}
 
 
 EXAMPLES = (
     bad("it is scaled, printed, and passed to nobody", _given("", _SCALED), "train.py:11 warning"),
     bad("a variable that nobody reads", _given("", _KEPT_ASIDE), "train.py:11"),
     bad("a parameter that the function does not use", _built(_UNUSED), "train.py:15"),
-    bad("a field that nobody reads", _built(_METHODS, "Maker(args.lr, args.weight_decay).make(model)"), "train.py:20"),
+    bad("a field that nobody reads", _built(METHODS, "Maker(args.lr, args.weight_decay).make(model)"), "train.py:20"),
     bad("another object has a field of that name", _given(
         "", "    settings = torch.load('settings.pt')\n", _WRITTEN.replace("0.1", "settings.weight_decay")),
         "train.py:11"),
     good("the function uses it", _built(_USES)),
     good("a field that somebody reads", _built(
-        _METHODS.replace("lr=self.lr)", "lr=self.lr, weight_decay=self.decay)"),
+        METHODS.replace("lr=self.lr)", "lr=self.lr, weight_decay=self.decay)"),
         "Maker(args.lr, args.weight_decay).make(model)")),
     good("a stub that others define", _built(
         "\nclass Base:\n    def build(self, model, lr, decay):\n        raise NotImplementedError\n\n",
@@ -340,58 +280,65 @@ EXAMPLES = (
     bad("a function takes others by the names that it gets", _built(
         "\ndef update(group, key, source, name):\n    group[key] = getattr(source, name)\n    return group\n\n",
         "torch.optim.SGD([update({'params': model.parameters()}, 'lr', args, 'lr')], lr=0.1)"), "train.py:16"),
+    good("a function asks for it by its name", _built(
+        "\ndef has(args, name):\n    return hasattr(args, name) and eval(f'args.{name}')\n\n",
+        "torch.optim.AdamW(model.parameters(), args.lr, weight_decay=0.1 if has(args, 'weight_decay') else 0.0)")),
+    good("a method of the fields reads it", {
+        "train.py": (FIELDS % ", beta=script_args.half()").replace("    beta: float = field(default=0.1)\n",
+            "    beta: float = field(default=0.1)\n\n    def half(self):\n        return self.beta / 2\n"),
+        "run.sh": _FIELDS_RUN}),
     good("a function takes it by one name of a list", _built(
         "\ndef chosen(args, names):\n    return {name: getattr(args, name) for name in names}\n\n",
         'torch.optim.AdamW(model.parameters(), **chosen(args, ["lr", "weight_decay"]))')),
     good("a function that is handed in gets it", _built(
         "\ndef build(model, lr, decay, make):\n    return make(model.parameters(), lr=lr, weight_decay=decay)\n\n",
         "build(model, args.lr, args.weight_decay, torch.optim.AdamW)")),
-    good("timm reads the arguments", {"train.py": (_TRAIN % ("", "X")).replace(
+    good("timm reads the arguments", {"train.py": (TRAIN % ("", "X")).replace(
         "torch.optim.AdamW(X)", "create_optimizer(args, model)").replace(
         "import torch\n", "import torch\nfrom timm.optim import create_optimizer\n", 1), "run.sh": _RUN}),
     good("one field of the dictionary of all", _given(
         "", "    decay = vars(args)['weight_decay']\n", _WRITTEN.replace("0.1", "decay"))),
-    bad("a number is written out", {"train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN}, "train.py:11 warning"),
-    bad("a field of a dataclass", {"train.py": _FIELDS % "", "run.sh": _FIELDS_RUN}, "train.py:10"),
+    bad("a number is written out", {"train.py": TRAIN % ("", _WRITTEN), "run.sh": _RUN}, "train.py:11 warning"),
+    bad("a field of a dataclass", {"train.py": FIELDS % "", "run.sh": _FIELDS_RUN}, "train.py:10"),
     bad("the optimizer is made in another file", {
         "optim.py": _OPTIM % "0.1", "train.py": _SPLIT, "run.sh": _RUN}, "train.py:12"),
-    bad("all arguments are printed", {"train.py": _TRAIN % (_LOGGED, _WRITTEN), "run.sh": _RUN}, "train.py:16"),
-    good("the option is read", {"train.py": _TRAIN % ("", _READ), "run.sh": _RUN}),
-    good("a field that is read", {"train.py": _FIELDS % ", beta=script_args.beta", "run.sh": _FIELDS_RUN}),
+    bad("all arguments are printed", {"train.py": TRAIN % (_LOGGED, _WRITTEN), "run.sh": _RUN}, "train.py:16"),
+    good("the option is read", {"train.py": TRAIN % ("", _READ), "run.sh": _RUN}),
+    good("a field that is read", {"train.py": FIELDS % ", beta=script_args.beta", "run.sh": _FIELDS_RUN}),
     good("it is read in another file", {
         "optim.py": _OPTIM % "opt.weight_decay", "train.py": _SPLIT, "run.sh": _RUN}),
     good("a module of options that a script imports", {
-        "options.py": (_TRAIN % ("", "")).partition("\n\ndef main")[0] + "\n\n\ndef rate(args):\n    return args.lr\n",
+        "options.py": (TRAIN % ("", "")).partition("\n\ndef main")[0] + "\n\n\ndef rate(args):\n    return args.lr\n",
         "train.py": "import torch\nfrom options import get_args, rate\n\nargs = get_args()\n"
         "print(args.weight_decay, rate(args))\n"}),
-    good("the arguments go on as a whole", {"train.py": _TRAIN % (_USED, _WRITTEN), "run.sh": _RUN}),
-    good("by names that are computed", {"train.py": _TRAIN % ("", "model.parameters(), **{\n"
+    good("the arguments go on as a whole", {"train.py": TRAIN % (_USED, _WRITTEN), "run.sh": _RUN}),
+    good("by names that are computed", {"train.py": TRAIN % ("", "model.parameters(), **{\n"
          "        name: getattr(args, name) for name in ('lr', 'weight' + '_decay')}"), "run.sh": _RUN}),
     good("a field that the library reads", {
-        "train.py": _FIELDS.replace("ScriptArguments:", "ScriptArguments(TrainingArguments):").replace(
+        "train.py": FIELDS.replace("ScriptArguments:", "ScriptArguments(TrainingArguments):").replace(
             "    beta: float = field(default=0.1)", '    optim: str = field(default="adamw_torch")') % "",
         "run.sh": _FIELDS_RUN.replace("--beta 0.5", "--optim adafactor")}),
     bad("no command passes it", {
-        "train.py": _TRAIN % ("", _WRITTEN), "run.sh": _RUN.replace(" --weight_decay 0.01", "")}, "train.py:11"),
+        "train.py": TRAIN % ("", _WRITTEN), "run.sh": _RUN.replace(" --weight_decay 0.01", "")}, "train.py:11"),
     bad("other options of another call are unpacked", {
-        "train.py": (_TRAIN % ("", _WRITTEN + ", **more_args")).replace(
+        "train.py": (TRAIN % ("", _WRITTEN + ", **more_args")).replace(
             "    model = D", "    more_args = dict(eps=1e-6)\n    model = D"), "run.sh": _RUN}, "train.py:11"),
     bad("several that no command passes are one finding", {
-        "train.py": (_TRAIN % ("", _WRITTEN)).replace(
+        "train.py": (TRAIN % ("", _WRITTEN)).replace(
             "    return parser", '    parser.add_argument("--ema", action="store_true")\n'
             '    parser.add_argument("--seed", default=0)\n    return parser').replace(
             "    dist.init", "    torch.manual_seed(args.seed)\n    dist.init"),
         "run.sh": _RUN.replace(" --weight_decay 0.01", "")}, "train.py:11"),
     bad("all arguments are kept in a file by a name of their own", {
-        "train.py": _TRAIN % (_KEPT.replace("    json.dump(args.__dict__", "    kept = vars(args)\n    json.dump(kept"),
+        "train.py": TRAIN % (_KEPT.replace("    json.dump(args.__dict__", "    kept = vars(args)\n    json.dump(kept"),
                               _WRITTEN), "run.sh": _RUN}, "train.py:18"),
     good("a name of its own goes on", {
-        "train.py": _TRAIN % (_USED.replace("dict(vars(args))", "kept").replace(
+        "train.py": TRAIN % (_USED.replace("dict(vars(args))", "kept").replace(
             "    return", "    kept = vars(args)\n    return"), _WRITTEN), "run.sh": _RUN}),
     bad("all arguments are kept in a file", {
-        "train.py": _TRAIN % (_KEPT, _WRITTEN), "run.sh": _RUN}, "train.py:17"),
+        "train.py": TRAIN % (_KEPT, _WRITTEN), "run.sh": _RUN}, "train.py:17"),
     good("nothing speaks of several processes", {
-        "train.py": (_TRAIN % ("", _WRITTEN)).replace("import torch.distributed as dist\n", "").replace(
+        "train.py": (TRAIN % ("", _WRITTEN)).replace("import torch.distributed as dist\n", "").replace(
             "from torch.nn.parallel import DistributedDataParallel\n", "").replace(
             '    dist.init_process_group("gloo")\n', "").replace("DistributedDataParallel", ""),
         "run.sh": _RUN.replace("torchrun --nproc_per_node 8", "python")}),
