@@ -8,6 +8,7 @@ from dataclasses import replace
 from dslint.core.fact import Fact, unknown
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.commandlines import Around, Shell
+from dslint.model.shell.batch import OF_TASK
 from dslint.model.shell.batchjob import MACHINE, is_directive
 from dslint.model.shell.commands import Invocation
 from dslint.model.shell.flow.choices import Choice
@@ -36,6 +37,14 @@ def exported(invocation: Invocation) -> Scope:
     for name, fact in invocation.env.items():
         if name and not (state.is_whole and fact.reason.endswith(NOT_EXPORTED)):
             scope.assign(name, Value(fact.get(), None, fact.origins) if fact.is_known else None, export=True)
+    return scope
+
+
+def inherited(call: Shell, invocation: Invocation) -> Scope:
+    """The state of a script that a command starts; each task of a step has numbers of its own."""
+    scope = exported(invocation)
+    for variable in sorted(OF_TASK) if call.outer.name == "srun" else ():
+        scope.assign(variable, None, export=True)
     return scope
 
 

@@ -21,7 +21,7 @@ from dslint.model.launch.evaluated import (
     with_exports,
 )
 from dslint.model.launch.images import with_entrypoint
-from dslint.model.launch.innerstate import cut, exported, inside, machine_facts, remote, under, within
+from dslint.model.launch.innerstate import cut, exported, inherited, inside, machine_facts, remote, under, within
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.launchers.hetsteps import joined_parts, parts_of_step
 from dslint.model.launch.read import may_begin, read_command
@@ -269,7 +269,7 @@ class TextReader:
         if len(self.called) >= MOST_CALLED:
             self.left_out.append(name.location)
             return
-        scope = exported(invocation)
+        scope = inherited(call, invocation)
         scope.script = source.path
         bind_words(arguments, scope)
         reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path), programs=self.programs)

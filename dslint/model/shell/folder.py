@@ -7,9 +7,15 @@ import re
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.shell.flow.choices import ForkNeededError, World, resolve
-from dslint.model.shell.pieces import UnknownWordError
+from dslint.model.shell.pieces import Lookup, UnknownWordError
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.words import expand_assignment
+
+# Where a queue says from which directory its command was called.
+_SUBMITTED = re.compile(
+    r"^(?P<quote>\"?)\$(?:\{(?:SLURM_SUBMIT_DIR|PBS_O_WORKDIR|LS_SUBCWD|SGE_O_WORKDIR)(?::?-[^}]*)?\}"
+    r"|(?:SLURM_SUBMIT_DIR|PBS_O_WORKDIR|LS_SUBCWD|SGE_O_WORKDIR)\b)"
+)
 
 
 def changed_directory(arguments: list[str], script: str, scope: Scope, world: World) -> Fact[str]:
@@ -29,7 +35,7 @@ def changed_directory(arguments: list[str], script: str, scope: Scope, world: Wo
     except ForkNeededError:
         raise
     except UnknownWordError:
-        return unknown(f"`cd {raw}`")
+        return _from_the_start(raw, lookup) or unknown(f"`cd {raw}`")
     if target.startswith("/"):
         return known(posixpath.normpath("/" + target.lstrip("/")))
     if _is_from_the_top(raw, target, script):
@@ -42,6 +48,18 @@ def changed_directory(arguments: list[str], script: str, scope: Scope, world: Wo
     path = posixpath.normpath(posixpath.join(cwd.get_or(""), target))
     # Back where it began: as if it had never left, also where only one of two branches did.
     return absent() if path == "." else known(path)
+
+
+def _from_the_start(raw: str, lookup: Lookup) -> Fact[str] | None:
+    """The directory below the one from which a job was handed to the queue, where it begins; else nothing."""
+    inner, count = _SUBMITTED.subn(r"\g<quote>.", raw, count=1)
+    if not count:
+        return None
+    try:
+        path = posixpath.normpath(expand_assignment(inner, lookup))
+    except UnknownWordError:
+        return None
+    return None if path.startswith("/") else absent() if path == "." else known(path)
 
 
 def _is_from_the_top(raw: str, target: str, script: str) -> bool:

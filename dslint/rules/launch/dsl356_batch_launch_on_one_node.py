@@ -49,6 +49,13 @@ _RUN = (
 )
 _STATIC = "torchrun --nnodes 2 --node_rank %s --master_addr $HEAD --master_port 29500 --nproc_per_node 8 train.py%s\n"
 
+_BOTH = """\
+[ -z "$MASTER_PORT" ] && MASTER_PORT=10087
+[ -z "$MASTER_IP" ] && MASTER_IP=127.0.0.1
+torchrun --nnodes=${SLURM_NNODES:-1} --node_rank=${SLURM_NODEID:-0} --nproc_per_node=8 \\
+    --master_addr=$MASTER_IP --master_port=$MASTER_PORT train.py $1
+"""
+
 
 def _job(text: str, head: str = _HEAD + _HOST) -> dict[str, str]:
     return {"job.sbatch": head + text, **_SCRIPT}
@@ -71,6 +78,13 @@ EXAMPLES = (
         **_job("bash node.sh 2 $HEAD\n"),
         "node.sh": _RUN.replace("$SLURM_NNODES", "$1").replace("$HEAD", "$2"),
     }, "job.sbatch:6 error"),
+    bad("a script that works on one node and on several, from where the job was submitted", {
+        **_job('cd "$SLURM_SUBMIT_DIR"\nbash node.sh data\n', _HEAD), "node.sh": _BOTH}, "job.sbatch:6 error"),
+    bad("below that folder", {
+        **_job('cd ${SLURM_SUBMIT_DIR}/scripts\nbash node.sh data\n', _HEAD), "scripts/node.sh": _BOTH,
+        "scripts/train.py": "print()\n"}, "job.sbatch:6 error", select="DSL356"),
+    good("the same on every node", {
+        **_job('cd "$SLURM_SUBMIT_DIR"\nsrun bash node.sh data\n', _HEAD), "node.sh": _BOTH}),
     bad("words that are like the names of programs that reach other nodes", _job(
         "pgrep -f train.py | xargs -r kill -9\nhead -n 1 README.md | xargs\necho data parallel training\n"
         + _RUN.replace("train.py", "train.py --backend ray --config conf/ray/base.yaml"),
@@ -132,7 +146,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 def _waits_for_others(command: LaunchCommand, doc: LaunchDoc) -> bool:
     """The command is one of several that must be started, each on its node."""
     job = job_nodes(command)
-    if command.outer or command.conditions or command.may_hide_launcher_flags() or job.get_or(1) < 2:
+    if command.outer or command.guards or command.may_hide_launcher_flags() or job.get_or(1) < 2:
         return False
     if not any(place.path == doc.source.path for place in job.origins):
         return False
