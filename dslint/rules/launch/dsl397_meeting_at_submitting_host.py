@@ -34,6 +34,7 @@ META = RuleMeta(
     name="meeting-at-submitting-host",
     kind="launch",
     severity=Severity.WARNING,
+    depends_on_run=True,
     summary="The ranks of a batch job meet at the host from which it was submitted",
     references=("https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES",),
     no_experiment="it takes a queue; what follows is the experiment of DSL312",
