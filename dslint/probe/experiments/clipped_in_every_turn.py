@@ -14,7 +14,7 @@ EXPERIMENT = Experiment(
     summary="clipping after each micro batch: the first of two has a twentieth of the weight of the second",
     rules=("DSL774",),
     expect=Expect((Kind.WRONG,), r"moved by 0.005 instead of 0.071"),
-    cases=(Case("two micro batches", {"limit": 0.1}),),
+    cases=(Case("two-micro-batches", {"limit": 0.1}),),
 )
 
 

@@ -41,7 +41,8 @@ def stays_here(found: Happening, modules: list[Module], holders: ArgumentHolders
     # Who imports a module and calls its function gets the arguments, in code that is not read here.
     if not atoms or (found.entry.kind != "script" and isinstance(taken, ast.Return)):
         return False
-    if holders.strangers:
+    # `Config(**vars(parser.parse_args()))`: whoever gets the dictionary has all of them under names of its own.
+    if holders.strangers or (isinstance(taken, ast.Call) and last_name(taken.func) in ("vars", "dict", "asdict")):
         return False
     return not hands_on(modules, names_of_arguments(found) | holders.settings, is_all=not holders.is_open)
 
@@ -71,9 +72,11 @@ def _is_own(module: Module, base: ast.AST, dest: str) -> bool:
 def taken_by_name(modules: list[Module]) -> set[str]:
     """Return the names that functions of the project get as texts, perhaps in a list, and by which they take fields."""
     found = {name for names in getters_by_name(modules).values() for name in names}
-    calls = [call for module in modules for call in module.nodes_of(ast.Call) if last_name(call.func) == "getattr"]
-    if any(len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) for call in calls):
-        listed = (node for module in modules for node in module.nodes_of(ast.List, ast.Tuple, ast.Set))
+    calls = [call for module in modules for call in module.nodes_of(ast.Call)]
+    getters = [call for call in calls if last_name(call.func) in ("getattr", "hasattr")]
+    if any(len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) for call in getters):
+        listed = [node for module in modules for node in module.nodes_of(ast.List, ast.Tuple, ast.Set)]
+        listed += [call for call in calls if last_name(call.func) != "add_argument"]
         texts = (item.value for node in listed for item in ast.iter_child_nodes(node) if isinstance(item, ast.Constant))
         found |= {text for text in texts if isinstance(text, str)}
     return found

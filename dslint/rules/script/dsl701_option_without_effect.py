@@ -252,6 +252,16 @@ def _built(head: str, call: str = "build(model, args.lr, decay=args.weight_decay
     return {"train.py": (TRAIN % (head, "X")).replace("torch.optim.AdamW(X)", call), "run.sh": _RUN}
 
 
+_CONFIG = """\
+class Config:
+    def __init__(self, lr, weight_decay):
+        self.lr = lr
+        self.decay = weight_decay
+"""
+_CONFIGURED = TRAIN % (_CONFIG, "model.parameters(), config.lr, weight_decay=config.decay")
+_CONFIGURED = _CONFIGURED.replace("parser.parse_args()", "Config(**vars(parser.parse_args()))")
+_CONFIGURED = _CONFIGURED.replace("args = get_args()", "config = get_args()")
+
 EXAMPLES = (
     bad("it is scaled, printed, and passed to nobody", _given("", _SCALED), "train.py:11 warning"),
     bad("a variable that nobody reads", _given("", _KEPT_ASIDE), "train.py:11"),
@@ -280,6 +290,7 @@ EXAMPLES = (
     bad("a function takes others by the names that it gets", _built(
         "\ndef update(group, key, source, name):\n    group[key] = getattr(source, name)\n    return group\n\n",
         "torch.optim.SGD([update({'params': model.parameters()}, 'lr', args, 'lr')], lr=0.1)"), "train.py:16"),
+    good("a class takes all of them", {"train.py": _CONFIGURED, "run.sh": _RUN}),
     good("a function asks for it by its name", _built(
         "\ndef has(args, name):\n    return hasattr(args, name) and eval(f'args.{name}')\n\n",
         "torch.optim.AdamW(model.parameters(), args.lr, weight_decay=0.1 if has(args, 'weight_decay') else 0.0)")),
