@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
@@ -147,6 +147,24 @@ def _syntax(code: str) -> Syntax:
         # The parser loses the rest of a command over ``<x>``; a variable of the same length keeps all positions.
         data = PLACEHOLDER.sub(lambda m: "$" + "_" * (len(m[0]) - 1), code).encode("utf-8", "surrogatepass")
     return Syntax(_parser().parse(data).root_node, _code_points(code, len(data)))
+
+
+def in_order(root: Node, skipped: Set[str] = frozenset()) -> Iterator[Node]:
+    """A node and all below it in the order of the text, without those of the skipped types and what they hold."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(child for child in reversed(node.children) if child.type not in skipped)
+
+
+def expansions(root: Node, shell: ShellDoc, skipped: Set[str] = frozenset()) -> Iterator[tuple[Node, str]]:
+    """The expansions of variables in a node, ``$X`` and ``${X:-1}``, with the name of each."""
+    for node in in_order(root, skipped):
+        if node.type in ("simple_expansion", "expansion"):
+            name = next((child for child in node.children if child.type == "variable_name"), None)
+            if name is not None:
+                yield node, shell.raw(name)
 
 
 def _notable(root: Node) -> Iterator[Node]:

@@ -9,6 +9,7 @@ from dslint.core.source import Location
 from dslint.model.launch.around import LOOPS, enclosing, is_behind
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
+from dslint.parse.shell import in_order
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -52,20 +53,14 @@ def _waits(doc: LaunchDoc, loop: Node, command: LaunchCommand) -> bool:
 def _called_twice(doc: LaunchDoc, function: Node) -> Location | None:
     """The second call of a function in the background, with the first still running."""
     name = next((doc.shell.raw(child) for child in function.named_children if child.type == "word"), "")
-    calls = [node for node in _commands(doc.shell.root) if doc.shell.raw(node).split()[:1] == [name]]
+    calls = [
+        node
+        for node in in_order(doc.shell.root)
+        if node.type == "command" and doc.shell.raw(node).split()[:1] == [name]
+    ]
     behind = [node for node in calls if is_behind(node)]
     for first, second in zip(behind, calls[calls.index(behind[0]) + 1 :] if behind else (), strict=False):
         between = doc.shell.text[doc.shell.local(first).end : doc.shell.local(second).start]
         if first.parent == second.parent and not re.search(r"\b(?:wait|kill|pkill)\b", between):
             return doc.shell.location(second, "started while the first one runs")
     return None
-
-
-def _commands(root: Node) -> list[Node]:
-    found, stack = [], [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "command":
-            found.append(node)
-        stack.extend(reversed(node.named_children))
-    return found

@@ -21,7 +21,7 @@ from dslint.model.shell.scope import NOT_EXPORTED, Scope
 from dslint.model.shell.slurm import slurm_options
 from dslint.model.shell.values import read_statements
 from dslint.model.shell.words import fixed_text, is_plain
-from dslint.parse.shell import ShellDoc, as_bash_reads, parse_shell
+from dslint.parse.shell import ShellDoc, as_bash_reads, in_order, parse_shell
 from dslint.parse.shelllex import UnfinishedWordError, simple_command
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def submissions(shell: ShellDoc, locate: Locate) -> tuple[Submission, ...]:
     scope = Scope(script=path)
     items = read_statements(shell, _is_wanted, scope, lambda name, state: locate(name, state, path))
     found: list[Submission] = []
-    for node in _commands(shell.root):
+    for node in (each for each in in_order(shell.root) if each.type == "command"):
         # A function is run once for each call.
         run = [item for item in items if isinstance(item, Invocation) and item.node.start_byte == node.start_byte]
         for invocation in run or _as_written(shell, node, scope):
@@ -90,15 +90,6 @@ def submitted_as(path: str, workspace: Workspace | None, locate: Locate) -> Iter
 
 def _is_wanted(raw: str) -> bool:
     return _SUBMITS.search(raw) is not None
-
-
-def _commands(root: Node) -> Iterator[Node]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "command":
-            yield node
-        stack.extend(reversed(node.named_children))
 
 
 def _as_written(shell: ShellDoc, node: Node, scope: Scope) -> list[Invocation]:

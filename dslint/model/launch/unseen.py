@@ -18,7 +18,7 @@ from dslint.model.shell.commands import Invocation
 from dslint.model.shell.effects import assigned_names, command_names
 from dslint.model.shell.pieces import Value
 from dslint.model.shell.scope import NOT_EXPORTED
-from dslint.parse.shell import ShellDoc
+from dslint.parse.shell import ShellDoc, expansions, in_order
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -110,7 +110,7 @@ def _asked(text: ShellDoc) -> Iterator[tuple[str, Node]]:
     """The variables that a text asks for and that nothing in it may set, with their places."""
     sets = assigned_names(text, text.root)
     seen: set[str] = set()
-    for node, name in _expansions(text.root, text) if sets is not None else ():
+    for node, name in expansions(text.root, text) if sets is not None else ():
         raw = text.raw(node)
         if _DEFAULT.match(raw) or not _PLAIN_USE.fullmatch(raw):
             seen.add(name)  # the text knows that it may be empty
@@ -122,7 +122,7 @@ def _asked(text: ShellDoc) -> Iterator[tuple[str, Node]]:
 def _assigned(shell: ShellDoc, name: str, before: Invocation) -> Node | None:
     """The first place where the shell sets a variable; ``None`` where its caller may have set it, too."""
     end, first = before.node.start_byte, None
-    for node in _in_order(shell.root):
+    for node in in_order(shell.root):
         if node.start_byte >= end:
             break
         if node.type in ("simple_expansion", "expansion") and first is None:
@@ -130,7 +130,7 @@ def _assigned(shell: ShellDoc, name: str, before: Invocation) -> Node | None:
                 return None  # it is read before it is set
         elif _sets(node, name, shell) and first is None:
             value = node.child_by_field_name("value")
-            if value is not None and any(each == name for _, each in _expansions(value, shell)):
+            if value is not None and any(each == name for _, each in expansions(value, shell)):
                 return None
             declared = node.parent is not None and node.parent.type == "declaration_command"
             first = node.parent if declared else node
@@ -148,19 +148,3 @@ def _sets(node: Node, name: str, shell: ShellDoc) -> bool:
     if node.type == "command" and re.match(r"(?:IFS=\S*\s+)?read\s", shell.raw(node)):
         return name in (command_names(shell.raw(node)) or ())
     return node.type == "c_style_for_statement" and re.match(rf"for\s*\(\(\s*{name}\s*=", shell.raw(node)) is not None
-
-
-def _expansions(root: Node, shell: ShellDoc) -> Iterator[tuple[Node, str]]:
-    for node in _in_order(root):
-        if node.type in ("simple_expansion", "expansion"):
-            name = next((child for child in node.children if child.type == "variable_name"), None)
-            if name is not None:
-                yield node, shell.raw(name)
-
-
-def _in_order(root: Node) -> Iterator[Node]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(node.children))

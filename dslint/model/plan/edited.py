@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.workspace import Workspace
-from dslint.parse.shell import ShellDoc, parse_shell
+from dslint.parse.shell import ShellDoc, in_order, parse_shell
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -38,10 +38,7 @@ def _edited(source: SourceFile) -> frozenset[str]:
 
 
 def _written(shell: ShellDoc) -> Iterator[str]:
-    stack = [shell.root]
-    while stack:
-        node = stack.pop()
-        stack.extend(node.named_children)
+    for node in in_order(shell.root):
         target = node.child_by_field_name("destination") if node.type == "file_redirect" else None
         if target is not None and ">" in shell.raw(node):
             yield shell.raw(target)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Span
-from dslint.parse.shell import ShellDoc
+from dslint.parse.shell import ShellDoc, expansions, in_order
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 # Different on every task: what bash puts in before ``srun`` starts them is the value of the batch shell.
 OF_TASK = frozenset({"SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"})
+# A function may be exported and run by the tasks themselves.
+_FUNCTIONS = frozenset({"function_definition"})
 # What a text must hold for directives, and for ranks that bash expands.
 FIRST_DIRECTIVE, FIRST_RANK = "#SBATCH", "SLURM_(?:PROCID|NODEID|LOCALID)"
 # What stands before a rank: ``--node_rank=``, ``RANK=``.
@@ -90,7 +92,7 @@ def early_ranks(shell: ShellDoc) -> Iterator[EarlyRank]:
         return
     # Variable -> the expansion in its value, whether a rank stands before it there, and the assignment.
     kept: dict[str, tuple[EarlyRank, bool]] = {}
-    for node in _in_order(shell.root):
+    for node in in_order(shell.root, _FUNCTIONS):
         if node.type == "variable_assignment":
             _keep(node, shell, kept)
         elif _is_srun(node, shell):
@@ -177,21 +179,10 @@ def _use(shell: ShellDoc, at: int, begin: int) -> str:
 
 
 def _expansions(root: Node, shell: ShellDoc) -> Iterator[tuple[Node, str]]:
-    for node in _in_order(root):
-        if node.type in ("simple_expansion", "expansion"):
-            name = next((c for c in node.children if c.type == "variable_name"), None)
-            # ``${X:-1}`` and the like do more than expand.
-            if name is not None and re.fullmatch(r"\$\{?\w+\}?", shell.raw(node)):
-                yield node, shell.raw(name)
-
-
-def _in_order(root: Node) -> Iterator[Node]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        yield node
-        # A function may be exported and run by the tasks themselves.
-        stack.extend(reversed([c for c in node.children if c.type != "function_definition"]))
+    # ``${X:-1}`` and the like do more than expand.
+    for node, name in expansions(root, shell, _FUNCTIONS):
+        if re.fullmatch(r"\$\{?\w+\}?", shell.raw(node)):
+            yield node, name
 
 
 def child_text(node: Node, field: str, shell: ShellDoc) -> str:

@@ -24,6 +24,7 @@ from dslint.model.context import Context
 from dslint.model.launch.around import is_behind
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.shell.values import REDIRECTS
+from dslint.parse.shell import in_order
 from dslint.rules.base import RuleMeta, bad, good
 
 if TYPE_CHECKING:
@@ -94,12 +95,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 
 def _loops(root: Node) -> Iterator[Node]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if node.type == "while_statement":
-            yield node
-        pending.extend(reversed(node.children))
+    return (node for node in in_order(root) if node.type == "while_statement")
 
 
 def _is_fed(loop: Node) -> bool:

@@ -23,6 +23,7 @@ from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
+from dslint.parse.shell import in_order
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -107,14 +108,11 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 def _assignments(doc: LaunchDoc) -> Iterator[tuple[str, str, Location]]:
     """Yield the names that the text sets in its order, what each is given, and where."""
-    pending = [doc.shell.root]
-    while pending:
-        node = pending.pop()
+    for node in in_order(doc.shell.root):
         if node.type == "variable_assignment":
             name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
             if name is not None and value is not None:
                 yield doc.shell.raw(name), doc.shell.raw(value), doc.source.location(doc.shell.span(value))
-        pending.extend(reversed(node.children))
 
 
 def _cuts(raw: str, lists: set[str]) -> bool:
