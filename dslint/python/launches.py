@@ -265,10 +265,9 @@ def reopened(m: Heap, base: Value) -> None:
 
 
 # The dictionary of an object is written into somewhere in a module, perhaps under a name of its own.
-_WRITES = r"\s*(?:\.(?:update|setdefault|pop|clear)\(|\[[^\]\n]*\]\s*=[^=]|\|?=[^=])"
-_WRITTEN = re.compile(rf"(?:vars\([\w.]+\)|__dict__){_WRITES}")
+_WRITES = r"\s*(?:\.(?:update|setdefault|pop|clear)\(|\[[^\]\n]*\]\s*=[^=]|\|=)"
+_WRITTEN = re.compile(rf"(?:vars\([\w.]+\)|__dict__)(?:{_WRITES}|\s*=[^=])")
 _NAMED = re.compile(r"([\w.]+)\s*=\s*(?:vars\([\w.]+\)|[\w.]+\.__dict__)\s*(?:#.*)?$", re.MULTILINE)
-_CHANGES = r"\s*(?:\.(?:update|setdefault|pop|clear)\(|\[[^\]\n]*\]\s*=[^=]|\|=)"
 
 
 def taken_apart(m: Heap, base: Value) -> None:
@@ -283,7 +282,7 @@ def is_rewritten(module: Module) -> bool:
     if _WRITTEN.search(text) is not None:
         return True
     names = {found[1] for found in _NAMED.finditer(text)}
-    return any(re.search(rf"\b{re.escape(name)}{_CHANGES}|\bdel\s+{re.escape(name)}\[", text) for name in names)
+    return any(re.search(rf"\b{re.escape(name)}{_WRITES}|\bdel\s+{re.escape(name)}\[", text) for name in names)
 
 
 def words(m: Machine) -> Value | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from dslint.python.names import names_of
 from dslint.python.plainoptions import Option
 from dslint.python.source import Module
 from dslint.python.values import Tuple
@@ -62,9 +63,9 @@ def reads_of_option(uses: Consumers, holders: ArgumentHolders, option: Option) -
 
 def _is_own(module: Module, base: ast.AST, dest: str) -> bool:
     """Return whether a method reads a field that its class declares as an option: `self.data_root` in a dataclass."""
-    around: ast.AST | None = base if isinstance(base, ast.Name) and base.id == "self" else None
-    while around is not None and not isinstance(around, ast.ClassDef):
-        around = module.parents.get(around)
+    if not isinstance(base, ast.Name) or base.id != "self":
+        return False
+    around = names_of(module.tree).class_around(base)
     fields = around.body if around is not None else []
     return any(isinstance(node, ast.AnnAssign) and last_name(node.target) == dest for node in fields)
 

@@ -33,7 +33,7 @@ from dslint.python.values import Const, Tuple
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.accelerators import ACCELERATOR
-from dslint.rules.training.microbatches import STEPS, divisor_of_steps, size_of_group
+from dslint.rules.training.microbatches import STEPS, divisor_of_steps, inside, size_of_group
 from dslint.rules.wrapping.ddppasses import PLUGINS, is_reduced
 
 META = RuleMeta(
@@ -70,7 +70,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if loop is None or found.event.may or id(found.event.node) in seen or not is_reduced(run, found.event):
             continue
         turns = Turns(run.machine, loop)
-        mine = [step for step in steps if any(node is loop for node in step.around)]
+        mine = inside(loop, steps)
         if not mine and _is_group(run, found, loop):
             after = _step_after(found, loop, steps)
             size = _turns(run, loop)
@@ -78,7 +78,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 seen.add(id(found.event.node))
                 yield _finding(run, found, after, size)
             continue
-        divisor = divisor_of_steps(turns, loop, mine)
+        divisor = divisor_of_steps(turns, mine)
         # A backward pass that runs in some turns only may be the last of its group.
         if divisor is None or turns.divisor(turns.tests(found.around, found.event)) is not None:
             continue

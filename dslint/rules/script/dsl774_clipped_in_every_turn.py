@@ -28,7 +28,7 @@ from dslint.python.queries.turns import Turns
 from dslint.python.values import Const
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.training.microbatches import STEPS, divisor_of_steps, size_of_group
+from dslint.rules.training.microbatches import STEPS, divisor_of_steps, inside, size_of_group
 
 META = RuleMeta(
     code="DSL774",
@@ -59,20 +59,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if loop is None or event.may or id(event.node) in seen or "value" in event.api.rpartition(".")[2]:
             continue
         turns = Turns(run.machine, loop)
-        divisor = divisor_of_steps(turns, loop, steps)
-        if divisor is None or _asks_for_turn(turns, found) or not _in(loop, passes):
+        mine = inside(loop, steps)
+        divisor = divisor_of_steps(turns, mine)
+        if divisor is None or _asks_for_turn(turns, found) or not inside(loop, passes):
             continue
-        if any(turns.divisor(turns.tests(h.around, h.event)) is None for h in _in(loop, emptied)):
+        if any(turns.divisor(turns.tests(h.around, h.event)) is None for h in inside(loop, emptied)):
             continue
         size = size_of_group(run, divisor)
         if size == 1 and isinstance(divisor, Const):
             continue
         seen.add(id(event.node))
-        yield _finding(run, found, _in(loop, steps)[0], size)
-
-
-def _in(loop: Loop, found: list[Happening]) -> list[Happening]:
-    return [happening for happening in found if any(node is loop for node in happening.around)]
+        yield _finding(run, found, mine[0], size)
 
 
 def _asks_for_turn(turns: Turns, found: Happening) -> bool:

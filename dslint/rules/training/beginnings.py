@@ -48,12 +48,9 @@ def _of_caller(run: RunQuery, record: Record, scope: ast.AST) -> Record | None:
             if any(node is scope for _, node in functions(run.machine.program, module, call)):
                 statement = module.parents.get(call)
                 given = {ast.unparse(v) for v in (*call.args, *(k.value for k in call.keywords))}
-                taken = [t for t, _ in stores(statement) if ast.unparse(t) in given] if statement is not None else []
-                taken += (
-                    [p for t, _ in stores(statement) for p in getattr(t, "elts", []) if ast.unparse(p) in given]
-                    if statement is not None
-                    else []
-                )
+                bound = [target for target, _ in stores(statement)] if statement is not None else []
+                parts = [part for target in bound for part in getattr(target, "elts", ())]
+                taken = [part for part in (*bound, *parts) if ast.unparse(part) in given]
                 found.append(replace(record, module=module, kept=taken[0], asks=call) if len(taken) == 1 else None)
     return found[0] if len(found) == 1 else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dslint.python.events import Loop
 from dslint.python.queries.turns import Turns
@@ -12,10 +12,14 @@ from dslint.rules.runs import Happening, RunQuery
 STEPS = ("optimizer-step", "scaler-step", "steps")
 
 
-def divisor_of_steps(turns: Turns, loop: Loop, steps: Sequence[Happening]) -> object:
-    """Return the number by which that of the turn is divided for all steps in a loop; `None` where there is no one."""
-    mine = [step for step in steps if any(node is loop for node in step.around)]
-    found = {turns.divisor(turns.tests(step.around, step.event)) for step in mine}
+def inside(loop: Loop, found: Iterable[Happening]) -> list[Happening]:
+    """Return what happens in a loop."""
+    return [happening for happening in found if any(node is loop for node in happening.around)]
+
+
+def divisor_of_steps(turns: Turns, steps: Sequence[Happening]) -> object:
+    """Return the number by which that of the turn is divided for all steps; `None` where there is no one."""
+    found = {turns.divisor(turns.tests(step.around, step.event)) for step in steps}
     return found.pop() if len(found) == 1 else None
 
 
