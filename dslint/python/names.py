@@ -9,8 +9,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol, cast
 
 from dslint.python.scopes import Comprehension, FunctionNode, parameters, scope_of
 
@@ -19,7 +18,14 @@ _MAX_STEPS = 8
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
-Scope = ast.Module | ast.ClassDef | FunctionNode | Comprehension
+# The nodes that may bind a name, and those inside others that have none inside.
+_BINDERS = frozenset(
+    (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs,
+     ast.MatchStar, ast.MatchMapping, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Attribute)
+)  # fmt: skip
+_SIGNS = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+ScopeNode = ast.ClassDef | FunctionNode | Comprehension
+Scope = ast.Module | ScopeNode
 Kind = Literal["import", "value", "parameter", "definition", "other"]
 
 
@@ -43,30 +49,28 @@ class Names:
         self._outer: dict[int, Scope] = {}
         self._order: dict[int, int] = {}
         self._fields: dict[tuple[int, str], list[Binding]] = {}
-        self._classes: dict[int, ast.ClassDef] = {}
         self._given: set[int] = set()  # targets of plain assignments, which are bound with their value
         self._walk()
 
     # -- what is bound where ------------------------------------------------------------------------------------
 
     def _walk(self) -> None:
-        pending: list[tuple[ast.AST, Scope, ast.ClassDef | None]] = [(self.tree, self.tree, None)]
+        pending: list[tuple[ast.AST, Scope]] = [(self.tree, self.tree)]
         while pending:
-            node, scope, owner = pending.pop()
+            node, scope = pending.pop()
             self._order[id(node)] = len(self._order)
             self._scopes[id(node)] = scope
-            if owner is not None:
-                self._classes[id(node)] = owner
-            self._bind(node, scope, owner)
-            pending += reversed(list(self._children(node, scope, owner)))
+            if type(node) in _BINDERS:
+                self._bind(node, scope)
+            if isinstance(node, _SCOPES):
+                inner = list(self._inside(node, scope))
+            else:
+                inner = [(child, scope) for child in _children(node)]
+            inner.reverse()
+            pending += inner
 
-    def _children(
-        self, node: ast.AST, scope: Scope, owner: ast.ClassDef | None
-    ) -> Iterator[tuple[ast.AST, Scope, ast.ClassDef | None]]:
-        """Yield the children of a node with the scope that they see first."""
-        if not isinstance(node, _SCOPES):
-            yield from ((child, scope, owner) for child in ast.iter_child_nodes(node))
-            return
+    def _inside(self, node: ScopeNode, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+        """Yield the children of a node that is a scope with the scope that they see first."""
         self._outer[id(node)] = scope
         if isinstance(node, _FUNCTIONS):
             for name in parameters(node.args):
@@ -77,8 +81,7 @@ class Names:
             inside = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
         own = {id(child) for child in inside}
         for child in ast.iter_child_nodes(node):  # defaults, decorators and bases are evaluated outside
-            is_inner = id(child) in own
-            yield child, node if is_inner else scope, node if is_inner and isinstance(node, ast.ClassDef) else owner
+            yield child, node if id(child) in own else scope
 
     def _note(self, scope: Scope, name: str, binding: Binding) -> None:
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -89,7 +92,7 @@ class Names:
                 scope = self._outer.get(id(scope), self.tree)
         self._bound.setdefault((id(scope), name), []).append(binding)
 
-    def _bind(self, node: ast.AST, scope: Scope, owner: ast.ClassDef | None) -> None:
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name, target in _imported(node):
                 self._note(scope, name, Binding("import", node, None, target))
@@ -101,13 +104,13 @@ class Names:
             self._note(scope, node.rest, Binding("other", node))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
             for given in node.targets if isinstance(node, ast.Assign) else (node.target,):
-                self._assigned(given, node.value, scope, owner)
+                self._assigned(given, node.value, scope)
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and id(node) not in self._given:
             self._note(scope, node.id, Binding("other", node))
         elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and id(node) not in self._given:
-            self._field(node, None, owner)
+            self._field(node, None, scope)
 
-    def _assigned(self, target: ast.expr, value: ast.expr | None, scope: Scope, owner: ast.ClassDef | None) -> None:
+    def _assigned(self, target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
         """Bind a target, and each part of it where the value has as many."""
         self._given.add(id(target))
         if isinstance(target, ast.Name):
@@ -116,15 +119,18 @@ class Names:
             if value is not None:
                 self._note(scope, target.id, Binding("value", target, value))
         elif isinstance(target, ast.Attribute):
-            self._field(target, value, owner)
+            self._field(target, value, scope)
         elif isinstance(target, ast.Tuple | ast.List):
             same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
             parts = value.elts if same and isinstance(value, ast.Tuple | ast.List) else []
             for inner, part in zip(target.elts, parts, strict=False):
-                self._assigned(inner, part, scope, owner)
+                self._assigned(inner, part, scope)
 
-    def _field(self, node: ast.Attribute, value: ast.expr | None, owner: ast.ClassDef | None) -> None:
-        if owner is not None and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+    def _field(self, node: ast.Attribute, value: ast.expr | None, scope: Scope) -> None:
+        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+            owner = self._class_at(scope)
+            if owner is None:
+                return
             kind: Kind = "value" if value is not None else "other"
             self._fields.setdefault((id(owner), node.attr), []).append(Binding(kind, node, value))
 
@@ -152,7 +158,16 @@ class Names:
 
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
         """Return the class in whose body a node stands."""
-        return self._classes.get(id(node))
+        scope = self._scopes.get(id(node))
+        return self._class_at(scope) if scope is not None else None
+
+    def _class_at(self, scope: Scope) -> ast.ClassDef | None:
+        """Return the class whose body a scope is, or is in."""
+        while not isinstance(scope, ast.ClassDef):
+            if scope is self.tree:
+                return None
+            scope = self._outer[id(scope)]
+        return scope
 
     def single(self, node: ast.expr) -> ast.expr | None:
         """Return the expression behind a name or `self.x` that is given a value once and never otherwise."""
@@ -263,10 +278,20 @@ class Names:
         return self.qualified(node) or (ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else "")
 
 
-@lru_cache(maxsize=2)
+class _Tree(Protocol):
+    """A tree with its names, which live as long as the tree does."""
+
+    known_names: Names
+
+
 def names_of(tree: ast.Module) -> Names:
-    """Return the names of a module; the one that was asked for last is kept, since several readers ask for it."""
-    return Names(tree)
+    """Return the names of a module, read once for each tree."""
+    kept = cast("_Tree", tree)
+    try:
+        return kept.known_names
+    except AttributeError:
+        kept.known_names = Names(tree)
+        return kept.known_names
 
 
 def spelled(tree: ast.Module, node: ast.AST) -> str:
@@ -275,6 +300,18 @@ def spelled(tree: ast.Module, node: ast.AST) -> str:
     names = names_of(tree) if called else None
     full = [name for function in called if names is not None and (name := names.qualified(function))]
     return "; ".join((ast.unparse(node), *(f"{name}(...)" for name in full)))
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes right inside a node in the order of its fields, without the signs of operators and contexts."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST) and not isinstance(item, _SIGNS):
+                    yield item
+        elif isinstance(value, ast.AST) and not isinstance(value, _SIGNS):
+            yield value
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

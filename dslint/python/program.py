@@ -6,9 +6,6 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dslint.core.source import SourceFile
-from dslint.parse.python import ScriptProblem
-from dslint.parse.reading import Unreadable, decode
 from dslint.python import attributes
 from dslint.python.budgets import MODULE
 from dslint.python.events import Call, Node, Seq, tells
@@ -21,7 +18,7 @@ from dslint.python.questions import Effort
 from dslint.python.relevance import Relevance
 from dslint.python.search import is_library
 from dslint.python.shared import Shared
-from dslint.python.source import Module, read
+from dslint.python.source import Module
 from dslint.python.values import INPUT, LOST_VALUE, NOTHING, Api, ClassAtom, Function, ModuleAtom, Value, one, unknown
 from dslint.python.varies import LOST
 from dslint.python.vocabulary import TRAINER
@@ -143,15 +140,7 @@ class Program:
         return next((module for module in self.modules() if module.holds(node)), None)
 
     def _loaded(self, path: str) -> Module | None:
-        if path not in self.shared.parsed:
-            raw = self.files.read(path)
-            text = decode(raw) if raw is not None else None
-            module: Module | None = None
-            if text is not None and not isinstance(text, Unreadable):
-                found = read(SourceFile(self.files.shown(path), text), absolute=path)
-                module = None if isinstance(found, ScriptProblem) else found
-            self.shared.parsed[path] = module
-        return self.shared.parsed[path]
+        return self.shared.module_in(self.files, path)
 
     def relevance(self, m: Machine) -> Relevance:
         """Return the index of what may happen in functions, with all modules that were read so far."""

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from dslint.python.source import Module
+from dslint.core.source import SourceFile
+from dslint.parse.python import ScriptProblem
+from dslint.parse.reading import Unreadable, decode
+from dslint.python.source import Module, read
 from dslint.python.values import ClassAtom, Function, Instance
 
 if TYPE_CHECKING:
-    from dslint.core.source import SourceFile
+    from dslint.python.files import Files
     from dslint.python.lanes import Worlds
     from dslint.python.moduleruns import ModuleRun
 
@@ -70,6 +73,18 @@ class Shared:
                 one.runs.pop(path, None)
         for path in gone:
             self.parsed.pop(path, None)
+
+    def module_in(self, files: Files, path: str) -> Module | None:
+        """Return the module in a file; `None` when Python cannot read it."""
+        if path not in self.parsed:
+            raw = files.read(path)
+            text = decode(raw) if raw is not None else None
+            module: Module | None = None
+            if text is not None and not isinstance(text, Unreadable):
+                found = read(SourceFile(files.shown(path), text), absolute=path)
+                module = None if isinstance(found, ScriptProblem) else found
+            self.parsed[path] = module
+        return self.parsed[path]
 
     def module_of(self, source: SourceFile, tree: ast.Module, path: str) -> Module:
         """Return the module of a script, whose tree is there, for it and for modules that import it.

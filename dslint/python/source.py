@@ -12,10 +12,13 @@ from dslint.parse.python import ScriptProblem, parse_ast
 from dslint.python.scopes import statements
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dslint.python.importgraph import Names
 
 _FUNCTIONS: tuple[type[ast.stmt], ...] = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Node = TypeVar("_Node", bound=ast.AST)
+_Found = TypeVar("_Found")
 # The folders that may be part of the name of a module.
 _MOST_FOLDERS = 6
 # Strings and comments, in the order of the text: a `#` in a string begins none.
@@ -42,7 +45,9 @@ class Module:
         self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
         self.called: frozenset[str] | None = None
         self._kinds: dict[tuple[type[ast.AST], ...], tuple[ast.AST, ...]] = {}
-        self._places: dict[re.Pattern[str], re.Match[str] | None] = {}
+        # By identity: the hash of a pattern is computed from all of it each time.
+        self._places: dict[int, tuple[re.Pattern[str], re.Match[str] | None]] = {}
+        self._found: dict[Callable[[Module], object], object] = {}
 
     @property
     def path(self) -> str:
@@ -86,6 +91,12 @@ class Module:
             found = self._kinds[kinds] = tuple(node for node in self.nodes if isinstance(node, kinds))
         return cast("tuple[_Node, ...]", found)
 
+    def once(self, find: Callable[[Module], _Found]) -> _Found:
+        """Return what a function finds in the text of this module alone; it is asked one time."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return cast("_Found", self._found[find])
+
     @property
     def functions(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
         """Return the functions and methods, those inside others too."""
@@ -125,9 +136,10 @@ class Module:
 
     def search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Return where the code first holds a pattern, comments and docstrings aside; it is searched once."""
-        if pattern not in self._places:
-            self._places[pattern] = pattern.search(self.code)
-        return self._places[pattern]
+        known = self._places.get(id(pattern))
+        if known is None:
+            known = self._places[id(pattern)] = (pattern, pattern.search(self.code))
+        return known[1]
 
     @property
     def names(self) -> tuple[str, ...]:

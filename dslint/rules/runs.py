@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dslint.python.entries import Analysis, Entry
     from dslint.python.machine import Machine
     from dslint.python.queries.derived import Derived
+    from dslint.python.queries.modulenames import ModuleNames
     from dslint.python.source import Module
     from dslint.python.values import Value
     from dslint.rules.base import RuleMeta
@@ -111,6 +112,13 @@ class RunQuery:
         from dslint.python.queries.derived import Derived
 
         return Derived(self.machine.program.modules(), (tree for _, tree in self.trees()))
+
+    @cached_property
+    def module_names(self) -> ModuleNames:
+        """Return what names the modules of this run have."""
+        from dslint.python.queries.modulenames import ModuleNames
+
+        return ModuleNames(self.machine.program)
 
     @cached_property
     def waits(self) -> Waits:

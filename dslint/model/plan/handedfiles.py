@@ -18,7 +18,7 @@ from dslint.model.plan.files import Files
 from dslint.model.plan.leftbehind import left_behind
 from dslint.model.plan.tree import files_by_name, files_like, parts_of
 from dslint.parse.python import parse_ast
-from dslint.python.names import Names
+from dslint.python.names import names_of
 from dslint.python.passed import passed
 
 _CONFIG = re.compile(r"[\w./@+-]*[\w]\.(\w{2,5})")
@@ -125,7 +125,7 @@ def _hydra_folder(source: SourceFile, command: LaunchCommand, files: Files) -> s
     tree = parse_ast(source)
     if not isinstance(tree, ast.Module) or "hydra.searchpath" in source.text:
         return None
-    names = Names(tree)
+    names = names_of(tree)
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and names.qualified(n.func) == "hydra.main"]
     if len(calls) != 1:
         return None

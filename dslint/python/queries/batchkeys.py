@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dslint.python.names import Names
+from dslint.python.names import names_of
 from dslint.python.source import Module
 
 _TENSOR_CALLS = ("tensor", "stack", "cat", "pad_sequence", "as_tensor", "from_numpy", "zeros", "ones", "full", "arange")
@@ -44,7 +44,7 @@ class File:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.names = Names(module.tree)
+        self.names = names_of(module.tree)
         self.nodes = sorted(module.nodes, key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0)))
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
 

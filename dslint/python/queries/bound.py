@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dslint.python.program import Program
 from dslint.python.source import Module
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -82,18 +81,16 @@ def plain(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-class Look:
-    """The program that is looked at, and what each scope of it binds, for as long as somebody asks."""
+def stored(module: Module, scope: ast.AST) -> dict[str, list[ast.expr]]:
+    """Return what a function of a module binds, with the values that are written out."""
+    known = module.once(_stored)
+    found = known.get(scope)
+    if found is None:
+        found = known[scope] = {}
+        for target, value in (pair for node in ast.walk(scope) for pair in stores(node)):
+            found.setdefault(ast.unparse(target), []).extend([value] if value is not None else [])
+    return found
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._known: dict[int, dict[str, list[ast.expr]]] = {}
 
-    def stored(self, scope: ast.AST) -> dict[str, list[ast.expr]]:
-        """Return what a function binds, with the values that are written out."""
-        found = self._known.get(id(scope))
-        if found is None:
-            found = self._known[id(scope)] = {}
-            for target, value in (pair for node in ast.walk(scope) for pair in stores(node)):
-                found.setdefault(ast.unparse(target), []).extend([value] if value is not None else [])
-        return found
+def _stored(_: Module) -> dict[ast.AST, dict[str, list[ast.expr]]]:
+    return {}

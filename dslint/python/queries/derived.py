@@ -64,7 +64,7 @@ class Derived:
         if isinstance(node, ast.Name):
             yield from self.of_name(module, node)
         else:
-            yield from self._named.get(name, ())
+            yield from self._given_to(name)
 
     def of_name(self, module: Module, node: ast.Name) -> Iterator[Piece]:
         """Yield what a name is bound to: by assignments, by calls of the function around it, or in another module."""
@@ -101,7 +101,7 @@ class Derived:
         imports = module.nodes_of(ast.ImportFrom)
         for alias in (alias for node in imports for alias in node.names):
             if (alias.asname or alias.name) == name:
-                yield from self._named.get(alias.name, ())
+                yield from self._given_to(alias.name)
 
     def scopes(self, module: Module, node: ast.AST) -> list[ast.AST]:
         """Return the functions around a node, innermost first, and the module."""
@@ -114,21 +114,7 @@ class Derived:
 
     def _around(self, module: Module) -> dict[int, ast.AST]:
         """Return the innermost function (or the module) around each node."""
-        known = self._scopes.get(id(module))
-        if known is None:
-            known = self._scopes[id(module)] = {}
-            pending: list[tuple[ast.AST, ast.AST]] = [(module.tree, module.tree)]
-            while pending:
-                node, scope = pending.pop()
-                inner = node if isinstance(node, _FUNCTIONS) else scope
-                for child in ast.iter_child_nodes(node):
-                    known[id(child)] = inner
-                    pending.append((child, inner))
-        return known
-
-    @cached_property
-    def _scopes(self) -> dict[int, dict[int, ast.AST]]:
-        return {}
+        return module.once(_functions_around)
 
     @cached_property
     def _assignments(self) -> dict[int, dict[str, list[ast.expr | ast.stmt]]]:
@@ -144,15 +130,22 @@ class Derived:
                     found.setdefault(id(node.function.node), []).append((node.module, node.node))
         return found
 
-    @cached_property
-    def _named(self) -> dict[str, list[Piece]]:
-        """Return what fields, options, functions and names of modules of that name are given."""
-        found: dict[str, list[Piece]] = {}
+    def _given_to(self, name: str) -> Iterator[Piece]:
+        """Yield what fields, options, functions and names of modules of that name are given."""
         for module in self._modules:
-            for node in module.nodes:
-                for name, value in _given(node):
-                    found.setdefault(name, []).append((module, value))
-        return found
+            yield from ((module, value) for value in module.once(_values_by_name).get(name, ()))
+
+
+def _functions_around(module: Module) -> dict[int, ast.AST]:
+    found: dict[int, ast.AST] = {}
+    pending: list[tuple[ast.AST, ast.AST]] = [(module.tree, module.tree)]
+    while pending:
+        node, scope = pending.pop()
+        inner = node if isinstance(node, _FUNCTIONS) else scope
+        for child in ast.iter_child_nodes(node):
+            found[id(child)] = inner
+            pending.append((child, inner))
+    return found
 
 
 def _own(piece: ast.expr | ast.stmt) -> Iterator[ast.AST]:
@@ -165,6 +158,14 @@ def _own(piece: ast.expr | ast.stmt) -> Iterator[ast.AST]:
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node
         pending.extend(ast.iter_child_nodes(node))
+
+
+def _values_by_name(module: Module) -> dict[str, list[ast.expr | ast.stmt]]:
+    found: dict[str, list[ast.expr | ast.stmt]] = {}
+    for node in module.nodes_of(ast.FunctionDef, ast.AsyncFunctionDef, ast.Assign, ast.AugAssign, ast.AnnAssign):
+        for name, value in _given(node):
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.python.scopes import module_scope, own_nodes
@@ -32,7 +31,7 @@ class ModuleNames:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._known: dict[Module, frozenset[str] | None] = {}
-        self._set: set[str] | None = None
+        self._set: list[frozenset[str]] | None = None
 
     def of(self, module: Module) -> frozenset[str] | None:
         """Return the names that a module binds, by star imports too; `None` where it may have any others."""
@@ -50,7 +49,7 @@ class ModuleNames:
     def of_stars(self, module: Module) -> set[str] | None:
         """Return the names that a module takes by star imports; `None` where nobody knows which."""
         found: set[str] = set()
-        for home in _stars(module):
+        for home in module.once(_stars):
             inner = self._program.named(module, home)
             names = self.of(inner) if inner is not None and inner is not module else None
             if names is None:
@@ -61,14 +60,8 @@ class ModuleNames:
     def is_set(self, name: str) -> bool:
         """Return whether some code sets an attribute of that name: perhaps of the module."""
         if self._set is None:
-            self._set = {
-                node.attr
-                for module in self._program.modules()
-                for node in module.nodes_of(ast.Attribute)
-                if isinstance(node.ctx, ast.Store)
-                and not (isinstance(node.value, ast.Name) and node.value.id == "self")
-            }
-        return name in self._set
+            self._set = [module.once(_fields_set) for module in self._program.modules()]
+        return any(name in fields for fields in self._set)
 
     def submodule(self, package: str, name: str) -> bool:
         """Return whether something of that name stands in a folder: a module, a folder, an extension, a generator."""
@@ -84,11 +77,16 @@ class ModuleNames:
         return bool(self._program.asked("entries", path))
 
 
-def _stars(module: Module) -> Iterator[str]:
-    """Yield the modules of which a module takes all names."""
-    for node in own_nodes(module.tree):
-        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-            yield home_of(node)
+def _fields_set(module: Module) -> frozenset[str]:
+    """Return the fields that a module sets of anything but the object of a method."""
+    stored = (node for node in module.nodes_of(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    return frozenset(n.attr for n in stored if not (isinstance(n.value, ast.Name) and n.value.id == "self"))
+
+
+def _stars(module: Module) -> list[str]:
+    """Return the modules of which a module takes all names."""
+    imports = [node for node in own_nodes(module.tree) if isinstance(node, ast.ImportFrom)]
+    return [home_of(node) for node in imports if any(alias.name == "*" for alias in node.names)]
 
 
 def home_of(node: ast.ImportFrom) -> str:

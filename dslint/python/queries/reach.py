@@ -56,10 +56,18 @@ def classes(program: Program, module: Module, node: ast.expr) -> list[Class]:
         if isinstance(around, ast.ClassDef):
             return [(module, around)]
         around = module.parents.get(around)
+    for call in module.once(_made).get(name, ()):
+        found += [(m, n) for m, n in meant(program, module, call.func) if isinstance(n, ast.ClassDef)]
+    return found
+
+
+def _made(module: Module) -> dict[str, list[ast.Call]]:
+    """Return the calls whose value each variable or field gets, by its code."""
+    found: dict[str, list[ast.Call]] = {}
     for statement in module.nodes_of(ast.Assign, ast.AnnAssign):
         for target, value in stores(statement):
-            if isinstance(value, ast.Call) and ast.unparse(target) == name:
-                found += [(m, n) for m, n in meant(program, module, value.func) if isinstance(n, ast.ClassDef)]
+            if isinstance(value, ast.Call):
+                found.setdefault(ast.unparse(target), []).append(value)
     return found
 
 

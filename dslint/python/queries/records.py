@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.python.program import Program
-from dslint.python.queries.bound import Look, parameters, plain, stores
+from dslint.python.queries.bound import parameters, plain, stored, stores
 from dslint.python.queries.decided import sides_of, test_of
 from dslint.python.queries.reach import classes, functions, methods
 from dslint.python.source import Module
@@ -48,15 +48,23 @@ class Record:
 
 def records(program: Program, module: Module) -> Iterator[Record]:
     """Yield the records that a module keeps."""
-    look = Look(program)
-    for compare in module.nodes_of(ast.Compare):
-        if len(compare.ops) == 1 and isinstance(compare.ops[0], ORDERS):
-            yield from _of(look, module, compare, _pairs(compare))
-    for call in _asked_calls(module):
-        found = list(_by_call(look, module, call))
+    yield from module.once(_compared)
+    for call, kept in module.once(_asked).items():
+        found = kept if kept and _orders(program, module, call) else ()
         yield from found
         if not found and isinstance(call.func, ast.Attribute):
-            yield from _of_holder(look, module, call, call.func)
+            yield from _of_holder(program, module, call, call.func)
+
+
+def _compared(module: Module) -> list[Record]:
+    """Return the records that comparisons of a module ask for."""
+    compares = [n for n in module.nodes_of(ast.Compare) if len(n.ops) == 1 and isinstance(n.ops[0], ORDERS)]
+    return [record for compare in compares for record in _of(module, compare, _pairs(compare))]
+
+
+def _asked(module: Module) -> dict[ast.Call, list[Record]]:
+    """Return the calls that tests ask, each with the records that it compares if its function compares at all."""
+    return {call: list(_of(module, call, _parts(call))) for call in _asked_calls(module)}
 
 
 def _pairs(compare: ast.Compare) -> tuple[tuple[ast.expr, ast.expr], ...]:
@@ -70,13 +78,17 @@ def _pairs(compare: ast.Compare) -> tuple[tuple[ast.expr, ast.expr], ...]:
     return tuple(pair for one in left for other in right for pair in ((one, other), (other, one)))
 
 
-def _by_call(look: Look, module: Module, call: ast.Call) -> Iterator[Record]:
-    """Yield the records that a function of the project compares: `is_better(new, best)`, `new.better_than(best)`."""
+def _parts(call: ast.Call) -> tuple[tuple[ast.expr, ast.expr], ...]:
+    """Return what a function may compare with what: `is_better(new, best)`, `new.better_than(best)`."""
     parts = [*call.args, *(keyword.value for keyword in call.keywords)]
     parts += [call.func.value] if isinstance(call.func, ast.Attribute) else []
-    pairs = tuple((one, other) for one in parts for other in parts if one is not other)
-    found = list(_of(look, module, call, pairs)) if pairs else []
-    yield from found if found and _orders(look.program, module, call) else ()
+    return tuple((one, other) for one in parts for other in parts if one is not other)
+
+
+def _by_call(program: Program, module: Module, call: ast.Call) -> list[Record]:
+    """Return the records that a function of the project compares."""
+    found = list(_of(module, call, _parts(call)))
+    return found if found and _orders(program, module, call) else []
 
 
 def _asked_calls(module: Module) -> Iterator[ast.Call]:
@@ -92,10 +104,10 @@ def _asked_calls(module: Module) -> Iterator[ast.Call]:
             yield value
 
 
-def _of(look: Look, module: Module, asks: ast.expr, pairs: tuple[tuple[ast.expr, ast.expr], ...]) -> Iterator[Record]:
+def _of(module: Module, asks: ast.expr, pairs: tuple[tuple[ast.expr, ast.expr], ...]) -> Iterator[Record]:
     """Yield the records among pairs of what may be one and the value that is compared with it."""
     scope = module.function(asks) or module.tree
-    bound = look.stored(scope)
+    bound = stored(module, scope) if pairs else {}
     found = [
         (holder, value)
         for kept, new in pairs
@@ -176,29 +188,31 @@ def _orders(program: Program, module: Module, call: ast.Call) -> bool:
     )
 
 
-def _of_holder(look: Look, module: Module, call: ast.Call, function: ast.Attribute) -> Iterator[Record]:
+def _of_holder(program: Program, module: Module, call: ast.Call, function: ast.Attribute) -> Iterator[Record]:
     """Yield the record in an object whose method compares with it, where a test asks the method."""
     is_named = isinstance(function.value, ast.Name | ast.Attribute)
-    fields = list(_fields(look, module, call)) if is_named else []
+    fields = list(_fields(program, module, call)) if is_named else []
     sides, flags = sides_of(module, call) if fields else ([], frozenset[str]())
     if sides or flags:
         yield Record(module, function.value, call, tuple(sides[:1]), flags, tuple(fields))
 
 
-def _fields(look: Look, module: Module, call: ast.Call, depth: int = 0) -> Iterator[tuple[Module, ast.ClassDef, str]]:
+def _fields(
+    program: Program, module: Module, call: ast.Call, depth: int = 0
+) -> Iterator[tuple[Module, ast.ClassDef, str]]:
     """Yield the fields in which a method that a call may mean keeps a record, also in objects that its object holds."""
     assert isinstance(call.func, ast.Attribute)
-    for owner, cls in classes(look.program, module, call.func.value):
-        for home, method in methods(look.program, owner, cls, call.func.attr):
+    for owner, cls in classes(program, module, call.func.value):
+        for home, method in methods(program, owner, cls, call.func.attr):
             for node in (n for n in ast.walk(method) if isinstance(n, ast.Compare | ast.Call)):
                 found: list[Record] = []
                 if isinstance(node, ast.Compare) and len(node.ops) == 1:
-                    found = list(_of(look, home, node, _pairs(node)))
+                    found = list(_of(home, node, _pairs(node)))
                 elif isinstance(node, ast.Call):
-                    found = list(_by_call(look, home, node))
+                    found = _by_call(program, home, node)
                     own = ast.unparse(node.func)
                     if not found and own.startswith("self.") and own.count(".") > 1 and depth < _DEPTH:
-                        yield from _fields(look, home, node, depth + 1)
+                        yield from _fields(program, home, node, depth + 1)
                 for record in found:
                     if record.name.startswith("self."):
                         yield owner, cls, record.name.removeprefix("self.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from dslint.python.names import Names
+from dslint.python.names import Names, names_of
 from dslint.python.project import Asker, Project
 from dslint.python.uses.objects import Ancestry, Objects
 
@@ -48,16 +48,15 @@ def _named(
     text = modules.text(asker, file) if file and depth < _MOST_STEPS else None
     if text is None or name.encode() not in text:
         return None
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    inner = modules.interpreted.module_in(modules.files, file)
+    if inner is None:
         return None
-    names = Names(tree)
+    names = names_of(inner.tree)
     node = names.class_named(name)
     if node is not None:
         others = foreign(names, modules, asker, file, is_tracked, depth + 1)
         return Objects(names, is_tracked, {}, others).ancestry(node)
-    imports = [b.target for b in names.named(name, tree) if b.kind == "import"]
+    imports = [b.target for b in names.named(name, inner.tree) if b.kind == "import"]
     if len(imports) != 1:
         return None
     if is_tracked(imports[0]):

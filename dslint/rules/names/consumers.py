@@ -9,13 +9,19 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from dslint.python.names import names_of
+from dslint.python.queries.mentions import (
+    calls_made,
+    fields_read,
+    functions_defined,
+    items_read,
+    mentions,
+    names_read,
+)
 from dslint.python.source import Module
 from dslint.rules.names.targets import Target, parameter_of, says_nothing_of_use, targets_of
 from dslint.rules.runs import RunQuery
-from dslint.rules.training.training import last_name
 
 Piece = tuple[Module, ast.AST]
 _Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
@@ -40,7 +46,6 @@ _FLOWS = (
 # Classes of libraries that read no field that a class of the project sets.
 _BASES = re.compile(r"(?:(?:torch\.)?nn\.)?Module|(?:[\w.]+\.)?(?:Iterable)?Dataset|object|(?:[\w.]+\.)?Sampler|ABC")
 _OPEN = re.compile(r"\b(?:vars|setattr|locals)\(|__dict__|getattr\(\s*self\s*,\s*[^'\"]|__getattr")
-_BY_NAME = frozenset(("getattr", "hasattr", "get", "pop", "attrgetter", "setattr", "delattr"))
 
 
 @dataclass
@@ -159,8 +164,8 @@ class Consumers:
             return self._reads_of_name(module, target)
         if not isinstance(target, ast.Attribute):
             return None
-        if target.attr in self._defined:  # a property, or a method that is replaced
-            return None
+        if any(target.attr in m.once(functions_defined) for m in self._modules):
+            return None  # a property, or a method that is replaced
         cls = names_of(module.tree).class_around(target)
         if isinstance(target.value, ast.Name) and target.value.id in ("self", "cls"):
             if cls is None or any(not _BASES.fullmatch(ast.unparse(b)) for b in cls.bases) or cls.decorator_list:
@@ -171,28 +176,28 @@ class Consumers:
 
     def reads_of_field(self, name: str) -> list[Piece]:
         """Return where code reads a field of that name of anything, also by its name as a text."""
-        return self._fields.get(name, [])
+        return [(m, node) for m in self._modules for node in m.once(fields_read).get(name, ())]
 
     def reads_of_item(self, name: str) -> list[Piece]:
         """Return where code reads an item of that name of anything: `settings["name"]`."""
-        return self._items.get(name, [])
+        return [(m, node) for m in self._modules for node in m.once(items_read).get(name, ())]
 
     def _reads_of_name(self, module: Module, target: ast.Name) -> list[Piece] | None:
-        if module not in self._loads:  # the program has taken it in since
+        if module not in self._modules:  # the program has taken it in since
             return None
         names = names_of(module.tree)
         bound = names.bindings(target)
         nodes = {id(b.node) for b in bound}
         found: list[Piece] = []
-        for load in self._loads[module].get(target.id, ()):
+        for load in module.once(names_read).get(target.id, ()):
             if any(id(b.node) in nodes for b in names.bindings(load)):
                 found.append((module, load))
         is_inner = module.function(target) is not None and names.class_around(target) is None
         if not is_inner or any(target.id in n.names for n in module.nodes_of(ast.Global)):
-            found += self._fields.get(target.id, [])
+            found += self.reads_of_field(target.id)
             for other in self._modules:
                 if "*" in other.imported or any(inner == target.id for _, inner in other.imported.get(target.id, ())):
-                    found += [(other, n) for n in self._loads[other].get(target.id, ())]
+                    found += [(other, n) for n in other.once(names_read).get(target.id, ())]
             if module.path.endswith("__init__.py"):
                 return None
         return found
@@ -221,8 +226,8 @@ class Consumers:
         function = module.function(statement)
         if not isinstance(function, ast.FunctionDef) or function.decorator_list or _is_generator(function):
             return None
-        calls, mentions = self._calls.get(function.name, []), self._mentions.get(function.name, 0)
-        if not calls or len(calls) != mentions:
+        calls = self._called(function.name)
+        if not calls or len(calls) != self._mentioned(function.name):
             return None
         if at is None:
             return list(calls)
@@ -234,64 +239,11 @@ class Consumers:
             found += parts
         return found
 
-    # -- indexes ------------------------------------------------------------------------------------------------
+    def _called(self, name: str) -> list[Piece]:
+        return [(m, call) for m in self._modules for call in m.once(calls_made).get(name, ())]
 
-    @cached_property
-    def _loads(self) -> dict[Module, dict[str, list[ast.Name]]]:
-        found: dict[Module, dict[str, list[ast.Name]]] = {}
-        for module in self._modules:
-            here = found[module] = {}
-            for node in module.nodes_of(ast.Name):
-                if isinstance(node.ctx, ast.Load):
-                    here.setdefault(node.id, []).append(node)
-        return found
-
-    @cached_property
-    def _fields(self) -> dict[str, list[Piece]]:
-        found: dict[str, list[Piece]] = {}
-        for module in self._modules:
-            for name, nodes in module.attributes.items():
-                found.setdefault(name, []).extend((module, node) for node in nodes)
-            for call in module.nodes_of(ast.Call):
-                if ast.unparse(call.func).rpartition(".")[2] in _BY_NAME:
-                    for text in (a.value for a in call.args if isinstance(a, ast.Constant)):
-                        if isinstance(text, str):
-                            found.setdefault(text, []).append((module, call))
-            for pattern in module.nodes_of(ast.MatchClass):
-                for name in pattern.kwd_attrs:
-                    found.setdefault(name, []).append((module, pattern))
-        return found
-
-    @cached_property
-    def _items(self) -> dict[str, list[Piece]]:
-        found: dict[str, list[Piece]] = {}
-        for module in self._modules:
-            for item in module.nodes_of(ast.Subscript):
-                if isinstance(item.ctx, ast.Load) and isinstance(item.slice, ast.Constant):
-                    found.setdefault(str(item.slice.value), []).append((module, item))
-        return found
-
-    @cached_property
-    def _defined(self) -> set[str]:
-        return {function.name for module in self._modules for function in module.functions}
-
-    @cached_property
-    def _calls(self) -> dict[str, list[Piece]]:
-        found: dict[str, list[Piece]] = {}
-        for module in self._modules:
-            for call in module.nodes_of(ast.Call):
-                name = ast.unparse(call.func).rpartition(".")[2]
-                found.setdefault(name, []).append((module, call))
-        return found
-
-    @cached_property
-    def _mentions(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for module in self._modules:
-            for node in module.nodes_of(ast.Name, ast.Attribute):
-                name = last_name(node)
-                found[name] = found.get(name, 0) + 1
-        return found
+    def _mentioned(self, name: str) -> int:
+        return sum(m.once(mentions).get(name, 0) for m in self._modules)
 
 
 def _is_foreign(target: ast.AST) -> bool:

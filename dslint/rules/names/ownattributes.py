@@ -85,23 +85,26 @@ class OwnAttributes:
     @cached_property
     def _set(self) -> frozenset[str]:
         """Return the names that some code sets on an object, and all plain words in texts: `setattr(x, "name", y)`."""
-        found: set[str] = set()
-        for module in self._modules:
-            for node in module.nodes_of(ast.Attribute, ast.Constant, ast.keyword):
-                if isinstance(node, ast.Attribute):
-                    if not isinstance(node.ctx, ast.Load):
-                        found.add(node.attr)
-                elif isinstance(node, ast.keyword):
-                    found.add(node.arg or "")
-                elif isinstance(node, ast.Constant):
-                    text = node.value if isinstance(node.value, str) else ""
-                    found.update(text.split(".") if _DOTTED.fullmatch(text) else ())
-        return frozenset(found)
+        return frozenset().union(*(module.once(_names_set) for module in self._modules))
 
     @cached_property
     def _is_open(self) -> bool:
         """Return whether some code sets attributes of models or the like by names that it computes."""
-        return any(_sets_any(module) for module in self._modules)
+        return any(module.once(_sets_any) for module in self._modules)
+
+
+def _names_set(module: Module) -> frozenset[str]:
+    found: set[str] = set()
+    for node in module.nodes_of(ast.Attribute, ast.Constant, ast.keyword):
+        if isinstance(node, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+        elif isinstance(node, ast.keyword):
+            found.add(node.arg or "")
+        elif isinstance(node, ast.Constant):
+            text = node.value if isinstance(node.value, str) else ""
+            found.update(text.split(".") if _DOTTED.fullmatch(text) else ())
+    return frozenset(found)
 
 
 def _sets_any(module: Module) -> bool:

@@ -39,8 +39,16 @@ class Setting:
     default: ast.expr | None = None
 
 
-def settings_read(module: Module) -> Iterator[Setting]:
-    """Yield the settings that a module reads by a name that it writes out."""
+def settings_read(module: Module) -> tuple[Setting, ...]:
+    """Return the settings that a module reads by a name that it writes out."""
+    return module.once(_settings)
+
+
+def _settings(module: Module) -> tuple[Setting, ...]:
+    return tuple(_each_setting(module))
+
+
+def _each_setting(module: Module) -> Iterator[Setting]:
     for call in module.nodes_of(ast.Call):
         func, args = call.func, call.args
         key = args[0].value if args and isinstance(args[0], ast.Constant) else None

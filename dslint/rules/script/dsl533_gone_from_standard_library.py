@@ -22,7 +22,7 @@ import ast
 from dslint.core.finding import Severity
 from dslint.model.versions.stdlib import is_at_least, modules_with_removals, removed_in
 from dslint.parse import cst
-from dslint.python.names import Names
+from dslint.python.names import names_of
 from dslint.python.source import Module
 from dslint.python.uses.collect import collect
 from dslint.python.uses.kinds import Guards, Use
@@ -107,7 +107,7 @@ class Check(ScriptCheck):
         tree = self.ctx.plain(node)
         if not isinstance(tree, ast.Module):
             return
-        found = collect(tree, Names(tree), modules_with_removals())
+        found = collect(tree, names_of(tree), modules_with_removals())
         module, told = Module(self.ctx.doc.source, tree), set()
         for use in found.uses:
             gone = removed_in(use.name)

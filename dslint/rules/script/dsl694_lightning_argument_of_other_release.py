@@ -33,7 +33,7 @@ from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.versions.resolve import covers, holds_between
 from dslint.python.events import Event
-from dslint.python.names import Names
+from dslint.python.names import names_of
 from dslint.python.passed import passed
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
@@ -149,7 +149,7 @@ def _written(event: Event) -> dict[str, ast.expr]:
         return {}
     named = {keyword.arg: keyword.value for keyword in event.node.keywords if keyword.arg is not None}
     is_open = any(keyword.arg is None for keyword in event.node.keywords)
-    return {**passed(Names(event.module.tree), event.node).named, **named} if is_open else named
+    return {**passed(names_of(event.module.tree), event.node).named, **named} if is_open else named
 
 
 def _severity(span: list[str], version: VersionFact) -> Severity | None:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
-from dslint.python.queries.modulenames import ModuleNames, home_of
+from dslint.python.queries.modulenames import home_of
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.latefailures import is_caught, near
@@ -62,7 +62,7 @@ class _Imports:
 
     def __init__(self, run: RunQuery) -> None:
         self._program = run.machine.program
-        self._names = ModuleNames(self._program)
+        self._names = run.module_names
         self._modules = ProjectModules(self._program, self._names)
 
     def missing(self, module: Module, node: ast.ImportFrom | ast.Import) -> Iterator[tuple[str, Module | None]]:

@@ -62,7 +62,7 @@ _MOST_RELATED = 3
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first line of a module that reads such a name, or on one that every run comes to."""
-    known = ModuleNames(run.machine.program)
+    known = run.module_names
     for module in run.machine.program.ran():
         for name, nodes in _undefined(module, known).items():
             judged = [(node, severity_at(module, node, run.sure_ways)) for node in nodes]
@@ -75,25 +75,23 @@ def _undefined(module: Module, known: ModuleNames) -> dict[str, list[ast.Name]]:
     """Return the names that nothing defines, with the places that read them."""
     if module.path.endswith(".ipynb") or module.search(_OPEN) is not None:
         return {}
-    visible = _visible(module, known)
+    taken = known.of_stars(module)
     found: dict[str, list[ast.Name]] = {}
-    if visible is None:
+    if taken is None:
         return found
-    for node in module.nodes_of(ast.Name):
-        if not isinstance(node.ctx, ast.Load) or node.id in visible:
-            continue
-        if not _is_bound(module, names_of(module.tree), node) and not _is_excused(module, known, node):
+    for node in module.once(_unbound):
+        if node.id not in taken and not _is_excused(module, known, node):
             found.setdefault(node.id, []).append(node)
     return {name: sorted(nodes, key=lambda node: (node.lineno, node.col_offset)) for name, nodes in found.items()}
 
 
-def _visible(module: Module, known: ModuleNames) -> set[str] | None:
-    """Return the names that all code of a module sees; `None` where it may see others."""
-    found = set(dir(builtins)) | set(module_scope(module.tree).locals) | _ADDED
+def _unbound(module: Module) -> list[ast.Name]:
+    """Return the reads of names that no scope around them binds, whatever star imports bring."""
+    visible = set(dir(builtins)) | set(module_scope(module.tree).locals) | _ADDED
     if module.search(_ASKS_VERSION) is not None:
-        found |= _OLD
-    taken = known.of_stars(module)
-    return None if taken is None else found | taken
+        visible |= _OLD
+    reads = (n for n in module.nodes_of(ast.Name) if isinstance(n.ctx, ast.Load) and n.id not in visible)
+    return [node for node in reads if not _is_bound(module, names_of(module.tree), node)]
 
 
 def _is_bound(module: Module, names: Names, node: ast.Name) -> bool:

@@ -54,7 +54,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each method of a dictionary that is taken for what it gives."""
     ways: SureWays | None = None
-    fields: set[str] | None = None
+    fields: frozenset[str] | None = None
     for module in run.machine.program.ran():
         for node in (node for name in _METHODS for node in module.attributes.get(name, ())):
             taken = _taken(module, node)
@@ -163,15 +163,17 @@ def _is_called_beside(module: Module, names: Names, node: ast.Attribute) -> bool
     )
 
 
-def _own_fields(run: RunQuery) -> set[str]:
+def _own_fields(run: RunQuery) -> frozenset[str]:
     """Return which of these names the classes of the project have as fields or properties."""
-    found: set[str] = set()
-    for module in run.machine.program.modules():
-        found |= {n.attr for n in module.nodes_of(ast.Attribute) if isinstance(n.ctx, ast.Store)}
-        for cls in module.nodes_of(ast.ClassDef):
-            found |= {n.name for n in cls.body if isinstance(n, ast.FunctionDef) and n.decorator_list}
-            found |= {n.target.id for n in cls.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
-    return found & set(_METHODS)
+    return frozenset().union(*(module.once(_fields_of) for module in run.machine.program.modules()))
+
+
+def _fields_of(module: Module) -> frozenset[str]:
+    found = {n.attr for n in module.nodes_of(ast.Attribute) if isinstance(n.ctx, ast.Store)}
+    for cls in module.nodes_of(ast.ClassDef):
+        found |= {n.name for n in cls.body if isinstance(n, ast.FunctionDef) and n.decorator_list}
+        found |= {n.target.id for n in cls.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    return frozenset(found & set(_METHODS))
 
 
 _TRAIN = """\

@@ -47,15 +47,14 @@ META = RuleMeta(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first line of a module that takes such a name."""
-    names = ModuleNames(run.machine.program)
+    names = run.module_names
     modules = ProjectModules(run.machine.program, names)
     for module in run.machine.program.ran():
         told: set[str] = set()
-        for node in module.nodes_of(ast.Attribute):
-            text = ast.unparse(node)
-            if text in told or not isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
+        for text, target, node in module.once(_taken):
+            if text in told:
                 continue
-            owner = _lacking(module, node, names, modules)
+            owner = _lacking(modules.owners(module, target), node.attr, names, modules)
             severity = severity_at(module, node, run.sure_ways) if owner is not None else None
             if owner is None or severity is None or _is_excused(module, node, names):
                 continue
@@ -72,18 +71,25 @@ def query(run: RunQuery) -> Iterator[Finding]:
             )
 
 
-def _lacking(module: Module, node: ast.Attribute, names: ModuleNames, modules: ProjectModules) -> Module | None:
-    """Return the module of the project that a name certainly is, where it does not have the attribute."""
-    assert isinstance(node.value, ast.Name)
-    bindings = names_of(module.tree).bindings(node.value)
-    targets = {binding.target for binding in bindings if binding.kind == "import"}
-    if len(targets) != 1 or any(binding.kind != "import" for binding in bindings):
-        return None
-    owners = modules.owners(module, targets.pop())
+def _taken(module: Module) -> list[tuple[str, str, ast.Attribute]]:
+    """Return what code takes out of what it imports: its text, the name of the import, and the place."""
+    names = names_of(module.tree)
+    found = []
+    for node in module.nodes_of(ast.Attribute):
+        if isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+            bindings = names.bindings(node.value)
+            targets = {binding.target for binding in bindings if binding.kind == "import"}
+            if len(targets) == 1 and all(binding.kind == "import" for binding in bindings):
+                found.append((f"{node.value.id}.{node.attr}", targets.pop(), node))
+    return found
+
+
+def _lacking(owners: list[Module], name: str, names: ModuleNames, modules: ProjectModules) -> Module | None:
+    """Return the first of the modules that a name may be, where none of them has the attribute."""
     found = [names.of(owner) for owner in owners]
-    if not owners or any(known is None or node.attr in known for known in found):
+    if not owners or any(known is None or name in known for known in found):
         return None
-    return None if any(modules.is_part(owner, node.attr) for owner in owners) else owners[0]
+    return None if any(modules.is_part(owner, name) for owner in owners) else owners[0]
 
 
 def _is_excused(module: Module, node: ast.Attribute, names: ModuleNames) -> bool:

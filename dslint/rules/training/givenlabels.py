@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from dslint.python.names import Names
+from dslint.python.names import names_of
 from dslint.python.places import ordered
 from dslint.python.queries.labels import Evaluation
 from dslint.python.values import Bound, ClassAtom, Const, Function, Instance, Partial, Tuple
@@ -43,7 +43,6 @@ class GivenLabels:
 
     def __init__(self, run: RunQuery) -> None:
         self._run = run
-        self._names: dict[Module, Names] = {}
         self._evaluations: dict[tuple[Module, ...], Evaluation] = {}
 
     def every(self) -> Iterator[Given]:
@@ -118,7 +117,7 @@ class GivenLabels:
             for statement in cls.node.body:
                 is_field = isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
                 if is_field and isinstance(statement, ast.AnnAssign) and getattr(statement.target, "id", "") == FIELD:
-                    bases = self._names_of(cls.module).bases(cls.node.name)
+                    bases = names_of(cls.module.tree).bases(cls.node.name)
                     if statement.value is not None and any(base.endswith("TrainingArguments") for base in bases):
                         node = self._default(cls.module, statement.value)
                         yield Given(cls.module, node, tuple(self._written(cls.module, node)))
@@ -136,7 +135,7 @@ class GivenLabels:
 
     def _makes_arguments(self, module: Module, call: ast.Call) -> bool:
         """Return whether a call makes `TrainingArguments`, a config of TRL, or a copy of such an object."""
-        names = self._names_of(module)
+        names = names_of(module.tree)
         name, full = names.called(call), names.qualified(call.func)
         bases = names.bases(name) if not full and isinstance(call.func, ast.Name) else []
         if name.endswith("TrainingArguments") or any(_is_arguments(base) for base in bases):
@@ -152,15 +151,15 @@ class GivenLabels:
         is_own = isinstance(node, ast.Attribute) and node.attr == "args"
         root = node.value if is_own and isinstance(node, ast.Attribute) else node
         if isinstance(root, ast.Name) and root.id == "self":
-            owner = self._names_of(module).class_around(node)
-            bases = self._names_of(module).bases(owner.name) if owner is not None else []
+            owner = names_of(module.tree).class_around(node)
+            bases = names_of(module.tree).bases(owner.name) if owner is not None else []
             return any(base.endswith("Trainer") for base in bases)
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return last.lower() in _CALLED
 
     def _default(self, module: Module, value: ast.expr) -> ast.expr:
         """Return what `field(default_factory=lambda: [...])` makes; other values are themselves."""
-        if isinstance(value, ast.Call) and self._names_of(module).called(value) == "field":
+        if isinstance(value, ast.Call) and names_of(module.tree).called(value) == "field":
             factory = next((k.value for k in value.keywords if k.arg == "default_factory"), None)
             if isinstance(factory, ast.Lambda):
                 return factory.body
@@ -172,17 +171,12 @@ class GivenLabels:
             yield from self._written(module, value.left)
             yield from self._written(module, value.right)
             return
-        behind = self._names_of(module).behind
+        behind = names_of(module.tree).behind
         value = behind(value)
         elements = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
         for element in map(behind, elements):
             if isinstance(element, ast.Constant) and isinstance(element.value, str):
                 yield element.value
-
-    def _names_of(self, module: Module) -> Names:
-        if module not in self._names:
-            self._names[module] = Names(module.tree)
-        return self._names[module]
 
 
 def _is_arguments(base: str) -> bool:
