@@ -12,7 +12,7 @@ differently.
 
 **When it stays quiet.** The ranks seed, too, or some of their code is not read to its end and any file of the run has
 another call with `seed` in its name; `start_method="fork"`, which copies the state; code of the script outside of
-functions, which new processes run, too. A note where an option decides whether there is a seed.
+functions, which new processes run, too.
 
 **Evidence.** torch 2.13, run twice: the parent seeds torch, NumPy and `random` with 0, and two spawned processes draw
 other numbers from each of the three in every run.
@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Event, Lost, Node, walk
+from dslint.python.events import Call, Event, Lost, Node, walk
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.sureways import is_main
@@ -108,7 +108,6 @@ def _seeds_inside(run: RunQuery, started: Node, before: list[tuple[Event, tuple[
 
 
 def _finding(run: RunQuery, seed: Event, around: tuple[Node, ...], spawn: Event, spawned: tuple[Node, ...]) -> Finding:
-    is_asked = any(isinstance(node, Alt) and node.then_lanes & node.else_lanes for node in around)
     place = _place(seed, (node for node in around if node not in spawned))
     return run.finding(
         META,
@@ -116,7 +115,6 @@ def _finding(run: RunQuery, seed: Event, around: tuple[Node, ...], spawn: Event,
         f"`{run.text(*place, 45)}` seeds the parent only: spawned ranks start without it",
         hint="Seed at the top of the function that is spawned",
         related=(run.location(spawn.module, spawn.node, "new processes start here"),),
-        severity=Severity.INFO if is_asked else None,
     )
 
 
@@ -162,7 +160,7 @@ EXAMPLES = (
     bad("torch alone", {"train.py": _TRAIN % ("", "    torch.manual_seed(seed)\n", "")}, "train.py:29 warning"),
     bad("by an option", {
         "train.py": (_TRAIN % ("", _OPTION, "")).replace("seed = 3", "seed = int(input()) or None")},
-        "train.py:30 info"),
+        "train.py:30 warning"),
     bad("the function is in another file", {
         "work.py": (_TRAIN % ("", _SET, "")).partition("\n\ndef main")[0] + "\n",
         "train.py": "import torch.multiprocessing as mp\n\nfrom work import set_seed, worker\n\n"
