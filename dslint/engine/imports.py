@@ -1,4 +1,4 @@
-"""A first look at what a script imports of its project: may something of it wait for other ranks?
+"""A first look at what a script imports of its project: may something of it wait for other ranks, or start them?
 
 By the bytes of the modules alone: no tree is built for it.
 """
@@ -6,10 +6,10 @@ By the bytes of the modules alone: no tree is built for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dslint.rules.markers import waits
+from dslint.rules.markers import starts, waits
 
 if TYPE_CHECKING:
     from dslint.python.project import Project
@@ -24,6 +24,15 @@ _MOST, _DEPTH = 60, 3
 
 def lead_to_waits(project: Project, path: str, raw: bytes) -> bool:
     """Return whether a module that a script imports, or one behind it, calls what waits for other ranks."""
+    return _lead_to(project, path, raw, waits)
+
+
+def lead_to_starts(project: Project, path: str, raw: bytes) -> bool:
+    """Return whether a module that a script imports, or one behind it, starts what several ranks do together."""
+    return _lead_to(project, path, raw, starts)
+
+
+def _lead_to(project: Project, path: str, raw: bytes, is_wanted: Callable[[bytes], bool]) -> bool:
     asker = ("script", path)
     pending, seen = [(path, raw, 0)], {path}
     while pending and len(seen) < _MOST:
@@ -34,7 +43,7 @@ def lead_to_waits(project: Project, path: str, raw: bytes) -> bool:
                 continue
             seen.add(found)
             inner = project.text(asker, found)
-            if inner is not None and waits(inner):
+            if inner is not None and is_wanted(inner):
                 return True
             if inner is not None and depth + 1 < _DEPTH:
                 pending.append((found, inner, depth + 1))

@@ -19,7 +19,7 @@ from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.markers import BY_RUN, begins_run, holds_alone
+from dslint.rules.markers import BY_RUN, begins_run, holds_alone, may_begin_run
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ class _Look:
         of_runs = [rule for rule in rules if rule.query is not None]
         visitors = [rule for rule in rules if rule.check is not None]
         of_libraries = [rule for rule in rules if rule.of_libraries is not None]
-        is_run = bool(of_runs) and self._is_run(of_runs)
+        of_runs = self._asked(of_runs)
+        is_run = bool(of_runs)
         if not (visitors or is_run or of_libraries or self.job.is_named):
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
@@ -209,22 +210,38 @@ class _Look:
         known = self.modules.interpreted.parsed.get(self.modules.files.absolute(source.path))
         return known.tree if known is not None and known.source.text == source.text else None
 
-    def _is_run(self, rules: list[ScriptRule]) -> bool:
-        """A run begins here, or a rule asks for modules like this one wherever runs begin."""
+    def _asked(self, rules: list[ScriptRule]) -> list[ScriptRule]:
+        """Those of the rules about runs that are asked: all where a run begins here, or in what the script imports.
+
+        Else those whose markers are here, if one of them asks for modules like this one wherever runs begin.
+        """
         job = self.job
-        if begins_run(job.raw) or job.context.vocabulary.stands_in(job.raw):
-            return True
-        return any(holds_alone(rule.meta.alone, job.raw, self._imports_wait) for rule in rules)
+        if not rules or begins_run(job.raw) or job.context.vocabulary.stands_in(job.raw):
+            return rules
+        if may_begin_run(job.raw) and self._imports_start():
+            return rules
+        marked = [rule for rule in rules if rule.meta.code in job.codes]
+        is_alone = any(holds_alone(rule.meta.alone, job.raw, self._imports_wait) for rule in marked)
+        return marked if is_alone else []
 
     def _imports_wait(self) -> bool:
         """Something that the script imports of its project may wait for other ranks."""
-        if self.modules is None or self.job.kind != "script":
-            return False
         from dslint.engine.imports import lead_to_waits
 
+        return self._lead_to(lead_to_waits)
+
+    def _imports_start(self) -> bool:
+        """Something that the script imports of its project starts what several ranks do together."""
+        from dslint.engine.imports import lead_to_starts
+
+        return self._lead_to(lead_to_starts)
+
+    def _lead_to(self, question: Callable[[Project, str, bytes], bool]) -> bool:
+        if self.modules is None or self.job.kind != "script":
+            return False
         with stage_of(self.profile, _IMPORTS):
             path = self.modules.files.absolute(self.job.path)
-            return lead_to_waits(self.modules, path, self.job.raw)
+            return question(self.modules, path, self.job.raw)
 
     def _of_runs(
         self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule], found: list[Finding]

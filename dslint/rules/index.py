@@ -7461,6 +7461,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL755",
+        name="evaluation-repeated",
+        kind="script",
+        severity="warning",
+        summary="every rank evaluates the whole set by itself, while the training set is divided",
+        module="dslint.rules.script.dsl755_evaluation_repeated",
+        markers=(
+            "DistributedSampler",
+            "DistributedDataParallel|DDP|deepspeed|FullyShardedDataParallel|fully_shard|FSDP",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL759",
         name="average-forgotten-by-resume",
         kind="script",

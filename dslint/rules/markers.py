@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dslint.core.profile import Profile
     from dslint.python.vocabulary import Vocabulary
 
-# Behind a code: a marker is missing, but a run begins in the file, and the rule asks about it and all that it imports.
+# Behind a code: a marker is missing, but a run begins in the file or may begin in what it imports, and the rule asks
+# about it and all that it imports.
 BY_RUN = "^"
 # Where a run of several processes begins, or a library calls what a project defines: such a file is interpreted, with
 # all that it imports. Other modules are judged under the scripts that reach them.
@@ -39,6 +40,12 @@ ENTRY = (
     r"|distributed import(?: \([^)]*|[^\n(]*)(?:gather|scatter|reduce|barrier|broadcast|\*)"
     r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
     r"|accelerator\.prepare\(|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
+)
+# A script that people start, whose run begins in something that it imports: what shows that it does.
+MAIN = r"(?m:^if __name__\s*==)"
+STARTS = (
+    r"init_process_group\(|DistributedDataParallel\(|\bDDP\(|deepspeed\.init|FullyShardedDataParallel\(|\bFSDP\("
+    r"|fully_shard\(|\bAccelerator\(|\bFabric\(|DistributedSampler\(|Trainer\("
 )
 # Calls that wait for other ranks, by the names that they have in most libraries.
 WAITS = (
@@ -127,6 +134,16 @@ def begins_run(raw: bytes) -> bool:
     return _stands_in(ENTRY, raw)
 
 
+def may_begin_run(raw: bytes) -> bool:
+    """Whether a run may begin in what a script with these bytes imports: it is one that people start."""
+    return _stands_in(MAIN, raw)
+
+
+def starts(raw: bytes) -> bool:
+    """Whether a module with these bytes starts what several ranks do together."""
+    return _stands_in(STARTS, raw)
+
+
 def holds_alone(patterns: Sequence[str], raw: bytes, imports: Callable[[], bool]) -> bool:
     """Whether a module in which no run begins is interpreted for a rule with these patterns (``RuleMeta.alone``).
 
@@ -210,7 +227,7 @@ def _rules(text: _Text, table: _Table, asking: Sequence[str], profile: Profile |
             is_there = profile.charged(code, "markers", partial(_look, markers, text))
         if is_there:
             found.append(code)
-    if asking and _found(_split(ENTRY), text):
+    if asking and (_found(_split(ENTRY), text) or _found(_split(MAIN), text)):
         found += (code + BY_RUN for code in asking if code not in found)
     return tuple(found)
 

@@ -11,8 +11,8 @@ gathered list of predictions holds every sample once for each rank.
 meant to evaluate all, leave the reduction out.
 
 **When it stays quiet.** A sampler or a data set that knows the rank; a loop that leaves out the items of other ranks;
-nothing is reduced; a shuffled loader; iterable data sets; a loader that accelerate or other code gets hold of; model,
-tensor, pipeline or sequence parallel scripts; some ranks only; one process.
+nothing is reduced (DSL755); a shuffled loader; iterable data sets; a loader that accelerate or other code gets hold of;
+model, tensor, pipeline or sequence parallel scripts; some ranks only; one process.
 
 **Evidence.** Two gloo ranks, torch 2.13: both ranks go through all items, and the sum over the ranks counts each item
 twice; with a `DistributedSampler` once.
@@ -80,10 +80,8 @@ EXAMPLES = (
         "data.py:9 warning"),
     bad("a helper reduces", _files(join="    counts = mean(counts)\n"), "data.py:9 warning"),
     good("each rank has a share", _files(_DIVIDED)),
-    good("nothing is reduced", _files(join="")),
     good("the loop leaves out what other ranks take", _files(
         skip="            if index % dist.get_world_size() != dist.get_rank():\n                continue\n")),
     good("the data set is a share", _files(
         "DataLoader(Subset(test, range(dist.get_rank(), len(test), dist.get_world_size())), 64)")),
-    good("something else is reduced", _files(join="    dist.all_reduce(torch.ones(1).cuda())\n")),
 )  # fmt: skip
