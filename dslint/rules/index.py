@@ -7552,7 +7552,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="all ranks seed torch alike: worker k of every rank draws the same augmentations",
         module="dslint.rules.script.dsl773_augmentations_alike",
         markers=(
-            "DistributedSampler",
+            "DistributedSampler|lightning",
             "seed",
             "num_workers",
         ),
@@ -7571,6 +7571,23 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "clip_grad",
             "%",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
+        code="DSL780",
+        name="every-rank-draws-same-items",
+        kind="script",
+        severity="warning",
+        summary="the data set draws its items, and all ranks seed the draws alike: every rank trains on the same items",
+        module="dslint.rules.script.dsl780_every_rank_draws_same_items",
+        markers=(
+            "seed",
+            "Loader\\b",
+            "Dataset",
         ),
         fix="none",
         since="0.1.0",
