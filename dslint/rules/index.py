@@ -7595,6 +7595,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL781",
+        name="workers-off-when-distributed",
+        kind="script",
+        severity="warning",
+        summary="the loaders get no workers where several processes train: each rank reads its data between two steps",
+        module="dslint.rules.script.dsl781_workers_off_when_distributed",
+        markers=(
+            "workers",
+            "Loader\\b",
+            "world_size|distributed|ddp|initialized|num_processes|gpus|rank|devices",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
