@@ -73,7 +73,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 module,
                 node,
-                "No workers where several processes train: each rank reads its batches between the steps, its GPU waits",
+                "No workers where several processes train: each rank reads its batches between steps, its GPU waits",
                 hint="Leave `num_workers` as it was asked for: it counts for each process",
                 related=(run.location(module, test, "asks for several processes"),),
             )
