@@ -72,7 +72,7 @@ def item_draws(run: RunQuery, code: Sequence[Piece]) -> list[Drawn] | None:
     """Return what such code draws; `None` where a part of it may be another one on each rank."""
     found: list[Drawn] = []
     for module, piece in code:
-        if _is_own(piece):
+        if is_own(piece):
             return None
         for node in ast.walk(piece):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
@@ -82,13 +82,13 @@ def item_draws(run: RunQuery, code: Sequence[Piece]) -> list[Drawn] | None:
                 found.append(Drawn(module, node, library))
             elif isinstance(node.func, ast.Attribute) and node.func.attr in _DRAWS:
                 seeds = _own_generator(run, module, node.func.value)
-                if seeds is not None and any(_is_own(part) for _, part in seeds):
+                if seeds is not None and any(is_own(part) for _, part in seeds):
                     return None
                 found += [Drawn(module, node, "", tuple(seeds))] if seeds else []
     return found
 
 
-def _is_own(node: ast.AST) -> bool:
+def is_own(node: ast.AST) -> bool:
     """Return whether code asks for the rank, or for a number that is another one in each process."""
     text = ast.unparse(node)
     return _KNOWS_RANK.search(text) is not None or _ENTROPY.search(text) is not None
@@ -142,7 +142,7 @@ def _is_own_seed(run: RunQuery, event: Event) -> bool:
         return True
     node = event.node
     pieces = run.derived.of(event.module, node.args) if isinstance(node, ast.Call) else None
-    return pieces is None or any(_is_own(part) or "initial_seed" in _text(part) for _, part in pieces)
+    return pieces is None or any(is_own(part) or "initial_seed" in _text(part) for _, part in pieces)
 
 
 def _seeded_alike(run: RunQuery, library: str) -> Event | None:
@@ -191,7 +191,7 @@ def _begins_alike(run: RunQuery, loader: Event) -> bool:
         return not _lightning_begins(run)
     node = next((k.value for k in getattr(loader.node, "keywords", ()) if k.arg == "worker_init_fn"), None)
     given = run.derived.of(loader.module, [node]) if node is not None else []
-    return given is not None and not any(_is_own(part) for _, part in [*reached(run.machine.program, codes), *given])
+    return given is not None and not any(is_own(part) for _, part in [*reached(run.machine.program, codes), *given])
 
 
 def _lightning_begins(run: RunQuery) -> bool:

@@ -41,6 +41,7 @@ from dslint.rules.data.alikedraws import (
     common_start,
     data_sets,
     has_workers,
+    is_own,
     item_code,
     item_draws,
     needs_base_seed,
@@ -75,8 +76,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process or must_draw_alike(run):
         return
     told: set[int] = set()
+    divided = divided_loaders(run)
     for found in _training(run):
         for source in data_sets(found.event):
+            if ITERABLE in source.bases and id(found.event.node) in divided:
+                continue  # accelerate reads a stream on one rank
             drawn = _drawn_items(run, source)
             seed = _seed(run, found.event, drawn) if drawn else None
             if seed is not None and id(seed[1]) not in told:
@@ -100,6 +104,8 @@ def _training(run: RunQuery) -> Iterator[Happening]:
 
 def _drawn_items(run: RunQuery, source: Source) -> list[Drawn]:
     """Return the draws of which the items of a data set are made, and nothing that the index decides."""
+    if any(is_own(node) for _, node in source.code):
+        return []
     gives = [method for method in _methods(source) if method.name in ("__getitem__", "__iter__")]
     is_stream = ITERABLE in source.bases
     if len(gives) != 1 or is_stream == (gives[0].name == "__getitem__") or not knows_no_rank(run, source):
@@ -156,6 +162,7 @@ def _finding(run: RunQuery, loader: Event, source: Source, drawn: Drawn, seed: t
 
 
 _FROM_TORCH, _OF_WORKER = "torch.initial_seed()", "get_worker_info().seed"
+_OF_RANK = STREAM.replace("texts):\n        self.texts = texts", "texts, rank=0):\n        self.texts = texts[rank::8]")
 _TAKES = "torch.load(random.choice(self.files))"
 
 
@@ -180,6 +187,7 @@ EXAMPLES = (
     good("entropy", _lightning("")),
     good("the rank in the seed of torch", _plain(seed="3 + dist.get_rank()")),
     good("no workers, and nobody seeds Python", _plain(loader="num_workers=0")),
+    good("files by rank", {"train.py": _OF_RANK % "0"}),
     good("a stream by rank", {"train.py": STREAM % "dist.get_rank()"}),
     good("accelerate seeds each rank", {"train.py": ACCELERATE % ("", "42, device_specific=True")}),
 )
