@@ -24,7 +24,7 @@ def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
 
     Loaders that a library gets hold of, which may divide them, are left out, and so are scripts that divide the model.
     """
-    looped = _looped(run)
+    in_loops = looped(run)
     for happening in run.happenings("makes-loader"):
         event = happening.event
         if event.api != "torch.utils.data.DataLoader" or event.module.search(PARALLEL):
@@ -32,7 +32,7 @@ def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
         if any(_name(call.function) == "train_dataloader" for call in happening.calls):
             adds_sampler = trainer_adds_sampler(run)
         else:
-            adds_sampler = False if id(event.node) in looped else None
+            adds_sampler = False if id(event.node) in in_loops else None
         if adds_sampler is not None and not is_taken(run, event):
             yield happening, adds_sampler
 
@@ -46,7 +46,7 @@ def in_training(run: RunQuery, happening: Happening) -> bool:
     return any(atom in instances(fit.arguments.get("train_dataloaders")) for fit in fits for atom in made)
 
 
-def _looped(run: RunQuery) -> set[int]:
+def looped(run: RunQuery) -> set[int]:
     """Return the calls that made the loaders over which a loop trains, where the model is wrapped before."""
     wrapped = {id(happening.entry) for happening in run.occurrences(*_WRAPS)}
     steps = (h for h in run.occurrences(*_TRAINS) if id(h.entry) in wrapped)

@@ -334,3 +334,15 @@ def train(net, optimizer, folder, steps):
         optimizer.step()
         step += 1
 """
+# The body of a loop in which a rank leaves out a batch for which it has no memory.
+OUT_OF_MEMORY = """\
+        loss = None
+        try:
+            loss = model(batch).mean()
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+        if loss is None:
+            continue
+        loss.backward()
+        optimizer.step()
+"""

@@ -16,7 +16,9 @@ way as soon as there are fewer items than ranks. A rank that does not find the s
 (`state_{rank}.json`) begins at step 0, and makes more steps than the others.
 
 The loops of `transformers` and Lightning look at flags (`control.should_training_stop`, `trainer.should_stop`) that are
-each rank's own: setting one under a test of the rank is the same mistake.
+each rank's own: setting one under a test of the rank, of its data or of its clock is the same mistake, as is
+`trainer.should_stop = time.time() > end`. Two ranks never read the same time: one passes the limit a step before the
+other.
 
 **When it stays quiet.** The tested value went through an `all_reduce`, `gather` or `broadcast`; the test asks for a
 step counter, an argument, a shape, a key or `None`, which are usually the same on all ranks; the branch raises (the
@@ -41,6 +43,7 @@ from dslint.python.queries.parting import Parting
 from dslint.python.varies import HOST, MISSING, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.batchsizes import counts_batch_sizes, is_batch_size, is_layout
+from dslint.rules.examples.clockscripts import AGREED_TIME, LIMIT_OF_TIME, SAVE_BY_CLOCK, STOP_BY_CLOCK, TOLD_TIME
 from dslint.rules.examples.rankscripts import (
     BUFFER_EMPTIED,
     DRAWS_OWN,
@@ -48,6 +51,7 @@ from dslint.rules.examples.rankscripts import (
     EMPTY_BATCH,
     FILLED,
     GRADIENTS_OF_SOME,
+    OUT_OF_MEMORY,
     OWN_MINIBATCHES,
     RESUMES,
     SERIES,
@@ -73,6 +77,7 @@ from dslint.rules.examples.snippets import (
 from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.ranks import parted
 from dslint.rules.ranks.loneflags import lone_flags
+from dslint.rules.ranks.lonelycalls import since
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
@@ -99,6 +104,8 @@ META = RuleMeta(
     ),
 )
 
+_CALL = "the call that the ranks do not share"
+
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Yield tests of what one rank has for itself that decide over collectives, and flags that it sets alone."""
@@ -108,8 +115,11 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _tests(run: RunQuery) -> Iterator[Finding]:
     """Yield the tests of own data that decide over collectives."""
-    for parting in parted.partings(run):
+    for parting in parted.partings(run, of_releases=True):
         test = parted.test_node(parting)
+        release = since(run, parting.event)
+        if release is None:
+            continue
         if not parted.is_about_data(parting) or parting.order or any(map(is_batch_size, _expressions(parting))):
             continue
         if counts_batch_sizes(parting.test.node) or is_layout(test, _expressions(parting)):
@@ -119,6 +129,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
         does = "calls" if parting.on_true else "skips"
         others = "waits for the others" if parting.on_true else "leaves the others waiting"
         name = parted.called(run, parting)
+        label_of_call = f"the ranks do not share this call, which waits since {release}" if release else _CALL
         yield run.finding(
             META,
             module,
@@ -127,7 +138,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
             hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
             " them decide alike; or multiply the loss by 0",
             related=(
-                run.location(*parted.place(parting), "the call that the ranks do not share"),
+                run.location(*parted.place(parting), label_of_call),
                 *parted.begins(run, parting, label),
             ),
             severity=Severity.INFO if _is_guess(parting, test) else META.severity,
@@ -141,13 +152,19 @@ def _flags(run: RunQuery) -> Iterator[Finding]:
     """`trainer.should_stop = True` of Lightning, `control.should_training_stop = True` of transformers."""
     for happening, tests in lone_flags(run):
         event = happening.event
-        test = tests[-1].test if tests else None
+        value = event.arguments.get("value")
+        is_own = not tests and value is not None and not value.constants
+        test = value if is_own else tests[-1].test if tests else None
+        flag = run.text(event.module, event.node)
         yield run.finding(
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node)}` is set on some ranks only: a rank that stops alone leaves the"
-            " others in their next collective",
+            f"`{flag}` gets what each rank finds for itself: a rank that stops alone leaves the others in"
+            " their next collective"
+            if is_own
+            else f"`{flag}` is set on some ranks only: a rank that stops alone leaves the others in their next"
+            " collective",
             hint="Set it on every rank from a value that they share: broadcast it, or"
             " `trainer.strategy.reduce_boolean_decision(...)`",
             related=tuple(
@@ -204,19 +221,7 @@ EXAMPLES = (
     ),
     bad(
         "A rank without memory for its batch leaves it out",
-        {
-            "train.py": _loop("""\
-        loss = None
-        try:
-            loss = model(batch).mean()
-        except torch.cuda.OutOfMemoryError:
-            torch.cuda.empty_cache()
-        if loss is None:
-            continue
-        loss.backward()
-        optimizer.step()
-""")
-        },
+        {"train.py": _loop(OUT_OF_MEMORY)},
         "train.py:14",
     ),
     bad("An empty batch on one rank", {"train.py": EMPTY_BATCH}, "train.py:7"),
@@ -246,6 +251,19 @@ EXAMPLES = (
             % "            control.should_training_stop = True\n"
         },
         "callbacks.py:8",
+    ),
+    bad(
+        "A callback of Lightning stops and saves when its own time is over",
+        {"callbacks.py": LIMIT_OF_TIME % "self.passed() > self.seconds"},
+        ("callbacks.py:15", "callbacks.py:16"),
+    ),
+    bad("The answer of each rank's clock is the flag", {"module.py": STOP_BY_CLOCK % "late"}, "module.py:11"),
+    bad("Each rank saves when enough time has passed for it", {"callbacks.py": SAVE_BY_CLOCK}, "callbacks.py:9"),
+    good("Rank 0 looks at the clock for all", {"callbacks.py": LIMIT_OF_TIME % TOLD_TIME}),
+    good("They agree on the flag", {"module.py": STOP_BY_CLOCK % AGREED_TIME}),
+    good(
+        "Lightning before 2.1 saves without a barrier",
+        {"callbacks.py": SAVE_BY_CLOCK, "requirements.txt": "lightning==2.0.9\n"},
     ),
     bad("A rank without items returns before the barrier", {"infer.py": SHARE_RETURNS}, "infer.py:6"),
     bad(

@@ -2,7 +2,9 @@
 
 **What.** `random_split` without a generator, a `Subset` of drawn places, or a list of the items that a draw keeps
 (`if random.random() < 0.3`) is made in every process, and nothing seeds the ranks alike (DSL257 tells seeds that hold
-the rank). A `DistributedSampler`, accelerate or Lightning then shares the part out.
+the rank). A `DistributedSampler`, accelerate or Lightning then shares the part out. Or the split has a seed that nobody
+sets by default: `default_rng(args.seed)` with `--seed` `None`, `seed: null` in all YAML files of the project, or
+`if args.seed is not None: seed_everything(args.seed)` before a draw without a seed of its own.
 
 **Why it hurts.** Each process begins with another state of its generators. The parts differ: what one rank holds out
 for the validation another trains on, so that the validation tells how well the model remembers. The sampler distributes
@@ -27,6 +29,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.ownsplits import own_splits
+from dslint.rules.data.unsetseeds import unset_seeds
+from dslint.rules.examples.splitscripts import LISTS, SETTINGS
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -45,6 +49,9 @@ META = RuleMeta(
 )
 
 _HELD_OUT = "This draw has no common seed: each rank holds out other items, and trains on those of the others"
+_UNSET = (
+    "Nobody sets the seed of this split by default: each rank holds out other items, and trains on those of the others"
+)
 _COUNTED = (
     "Each rank draws other items by itself, and another number of them: ranks with more batches wait for the others"
 )
@@ -64,6 +71,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if is_counted
             else "Pass `generator=torch.Generator().manual_seed(42)`, or seed all ranks alike before the draw",
             related=(run.location(loader.module, loader.node, "the ranks divide what this loader holds"),),
+            facts={"library": "torch"},
+        )
+    for event, reasons in unset_seeds(run):
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            _UNSET,
+            hint="Give the seed of the split a number by default (`42`), or draw on one rank and broadcast",
+            related=tuple(reasons),
             facts={"library": "torch"},
         )
 
@@ -191,6 +208,19 @@ def _kept(source: str) -> dict[str, str]:
     return {"data.py": _KEPT % source, "train.py": _TRAIN % "pass"}
 
 
+_TOLD = "order = L.Fabric().broadcast(order)"
+
+
+def _settings(seed: str, value: str = "null") -> dict[str, str]:
+    data, train = SETTINGS
+    return {"data.py": data, "train.py": train % seed, "conf.yaml": f"train:\n  devices: 4\n  seed: {value}\n"}
+
+
+def _lists(draw: str, then: str = "pass", guard: str = "pass", default: str = "None") -> dict[str, str]:
+    name = "L." + guard if guard.startswith("seed") else guard
+    return {"train.py": LISTS % ("np.random." * (not draw.startswith("arange")) + draw, then, default, name)}
+
+
 EXAMPLES = (
     bad("a split without a generator", _files(), "data.py:9 warning"),
     bad("drawn places, cut by a helper", _files("cut(items, np.random.permutation(len(items)))"), "data.py:14 warning"),
@@ -198,6 +228,15 @@ EXAMPLES = (
     bad("a draw for each item", _kept("random"), "data.py:17 warning"),
     bad("a generator without a seed", _kept("random.Random()"), "data.py:17 warning"),
     bad("numpy, in a loop", {**_kept("random"), "data.py": _LOOP}, "data.py:20 warning"),
+    bad("a setting without a value", _settings('cfg["train"]["seed"]'), "data.py:5 warning"),
+    bad("an option without a default", _lists("default_rng(seed).permutation(len(items))"), "train.py:9 warning"),
+    bad("a shuffle in place", _lists("arange(len(items))", "random.Random(seed).shuffle(order)"), "train.py:10"),
+    bad("seeded where a seed is given", _lists("permutation(len(items))", guard="seed_everything(seed)"), "train.py:9"),
+    good("the setting has a value", _settings('cfg["train"]["seed"]', "42")),
+    good("a number in its place", _settings('42 if cfg["train"]["seed"] is None else cfg["train"]["seed"]')),
+    good("the option has a default", _lists("default_rng(seed).permutation(len(items))", default="1")),
+    good("seeded in any case", _lists("permutation(len(items))", "pass", "pass\n    L.seed_everything(seed or 1)")),
+    good("rank 0 tells the others", _lists("default_rng(seed).permutation(len(items))", _TOLD)),
     good("a generator with a seed", _kept("random.Random(7)")),
     good("a generator of its own", _files("random_split(items, [0.9, 0.1], torch.Generator().manual_seed(42))")),
     good("all ranks seed alike", _files(seed="torch.manual_seed(7)")),

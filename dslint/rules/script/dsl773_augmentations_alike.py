@@ -2,7 +2,8 @@
 
 **What.** `torch.manual_seed(seed)` with one seed for all ranks and no seed with the rank after it, and a loader with a
 `DistributedSampler` whose data set draws: crops, flips, masks, noise. The loader has no `worker_init_fn`, so that its
-workers take their seeds from the generator of the process.
+workers take their seeds from the generator of the process. Or the loader has a `generator` that all ranks seed alike,
+and a `worker_init_fn` (if any) that takes what torch has drawn from it.
 
 **Why it hurts.** At the beginning of each epoch a loader draws one number from torch, and worker k gets that number
 plus k. The ranks are in the same state, so worker 0 of all eight ranks draws the same crops, flips and masks in the
@@ -15,9 +16,9 @@ be equal, do it once the model is made; `DistributedDataParallel` sends those of
 It is a note: many projects train well like this, with less variety than they think.
 
 **When it stays quiet.** A seed that differs between ranks anywhere in the run; no seed of the CPU's generator; a
-`worker_init_fn` or a `generator` of the loader; a data set that draws nothing, whose code is not there, or that draws
-under a test of an option; samplers that do not shuffle; no workers, where it is not torch that draws; tensor, pipeline
-and sequence parallel scripts; one process.
+`worker_init_fn` that knows the rank, or that seeds by the number of the worker (DSL653); a data set that draws
+nothing, whose code is not there, or that draws under a test of an option; samplers that do not shuffle; no workers,
+where it is not torch that draws; tensor, pipeline and sequence parallel scripts; one process.
 
 **Evidence.** torch 2.13, two processes that seed torch alike: workers 0 and 1 of both draw the same numbers for
 other items; with the rank in the seed other ones.
@@ -34,9 +35,12 @@ from dslint.python.events import Event
 from dslint.python.queries.reach import reached
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.data.alikedraws import common_start, has_workers, seeds_by_worker, worker_codes
+from dslint.rules.data.trainingloaders import in_training
 from dslint.rules.data.undivided import draws
 from dslint.rules.ranks.ownseeds import common_seeds, must_draw_alike
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training.lightnings import adds_sampler
 from dslint.rules.training.plateaus import instances
 
 META = RuleMeta(
@@ -45,7 +49,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="all ranks seed torch alike: worker k of every rank draws the same augmentations",
-    markers=(r"DistributedSampler", r"seed", r"num_workers"),
+    markers=(r"DistributedSampler|lightning", r"seed", r"num_workers"),
     references=(
         "https://pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-loading",
         "https://github.com/facebookresearch/deit/blob/main/main.py",
@@ -73,6 +77,24 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if seeds and loader is not None:
         found = next(h for h in run.happenings("seeds") if h.event is seeds[0])
         yield _finding(run, found, loader)
+    else:
+        yield from _of_generators(run)
+
+
+def _of_generators(run: RunQuery) -> Iterator[Finding]:
+    """Yield the first generator of a loader that all ranks seed alike, where its workers draw."""
+    for found in run.happenings("makes-loader"):
+        event = found.event
+        given = event.arguments.get("generator")
+        if given is None or given.constants == (None,) or event.open or not has_workers(run, event):
+            continue
+        is_divided = _is_shuffled(run, event) or (bool(adds_sampler(run)) and in_training(run, found))
+        start = common_start(run, event) if is_divided and _draws(run, event, _draws_by_any) else None
+        seed = next((h for h in run.happenings("seeds") if start is not None and h.event.node is start.node), None)
+        codes = worker_codes(event.arguments.get("worker_init_fn"))
+        if seed is not None and not any(seeds_by_worker(node) for _, node in codes or ()):
+            yield _finding(run, seed, event)
+            return
 
 
 def _draws_alike(run: RunQuery, event: Event) -> bool:
@@ -213,6 +235,14 @@ def _script(draw: str, crops: str, seed: str = "13", shuffle: str = "", workers:
     return {"train.py": _SCRIPT % (draw, seed, crops, shuffle, workers)}
 
 
+_GENERATOR = "4, generator=torch.Generator().manual_seed(0)"
+
+
+def _usual(seed: str) -> dict[str, str]:
+    text = _SCRIPT.replace("def train(", f"def seed_worker(worker):\n    random.seed({seed})\n\n\ndef train(")
+    return {"train.py": text % (_FLIP, "dist.get_rank()", _PLAIN, "", _GENERATOR + ", worker_init_fn=seed_worker")}
+
+
 EXAMPLES = (
     bad("crops of torchvision", _script("", _CROP), at="train.py:25 info"),
     bad("a flip of Python's", _script(_FLIP, _PLAIN), at="train.py:25"),
@@ -222,6 +252,10 @@ EXAMPLES = (
     good("nothing is drawn", _script("", _PLAIN)),
     good("an option decides over a draw", _script(_OPTION, _PLAIN)),
     good("Python draws in the process itself", _script(_FLIP, _PLAIN, workers="0")),
+    bad("a generator of the loader", _script(_FLIP, _PLAIN, "dist.get_rank()", workers=_GENERATOR), at="train.py:45"),
+    bad("with the usual function", _usual("torch.initial_seed() %% 2**32"), at="train.py:49"),
+    good("the function knows the rank", _usual("torch.initial_seed() %% 2**32 + dist.get_rank()")),
+    good("the rank in the generator", _script(_FLIP, _PLAIN, workers=_GENERATOR.replace("(0)", "(dist.get_rank())"))),
     good("a function for the workers", _script("", _CROP, workers="4, worker_init_fn=__import__('workers').begin")),
     good("an evaluation", _script("", _CROP, shuffle=", shuffle=False")),
 )
