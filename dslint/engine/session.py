@@ -170,6 +170,10 @@ class Session:
         """The folder has fewer files that may concern dslint."""
         return len(list_files([self.root], self.settings)) < most
 
+    def read_results(self) -> None:
+        """Take the results that another process has written since this session began."""
+        self._results.use(results_of(self.settings))
+
     def save(self) -> None:
         """Write the results for later runs; from now on those of this process are enough."""
         self._results.save(is_last=True)
