@@ -53,6 +53,7 @@ class KeptRun(Run):
     ) -> None:
         super().__init__(settings, memory.texts, results=results, surroundings=memory.surroundings)
         self._memory = memory
+        self.looked = memory.looked
         self._is_quick = is_quick
         self._is_first = is_first
         self._wanted: Collection[str] | None = () if is_quick else wanted
@@ -102,7 +103,7 @@ class KeptRun(Run):
             return replace(before, given=given)
         judge = PlanJudge(self.rules_of("plan"), self.surroundings, early=memory.judged)
         around = files_around(inputs, given, self.overrides)
-        naming = naming_scripts(around) if inputs.configs else []
+        naming = naming_scripts(around, memory.looked) if inputs.configs else []
         plans = plans_of(around, naming, memory.workspace, self.surroundings, built=self._built(judge))
         self._add_used_configs(paths, inputs, plans, given)
         contexts = self.contexts(plans, naming, around.accelerate, inputs, memory.workspace)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.finding import Finding
+from dslint.core.looked import Looked
 from dslint.engine.discovery import Candidate, Discovery, discover
 from dslint.engine.inputs import Inputs, LaunchFile, read_one
 from dslint.engine.judge import Job, Judge
@@ -65,6 +66,7 @@ class Memory:
         self.files = ProjectFiles(texts)
         self.judge = Judge(files=self.files)
         self.joined: Joined | None = None
+        self.looked = Looked()
         self.scripts: dict[str, KeptScript] = {}
         self.asked: dict[str, frozenset[str]] = {}
         self.stale: set[str] = set()
