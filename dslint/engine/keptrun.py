@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class KeptRun(Run):
     """Scripts that only import what has changed keep their findings for now, if they are not among the ``wanted``.
 
-    ``is_quick``: so do plans where only scripts have changed. ``is_first``: changed scripts whose judgement takes long
-    keep their findings for now, too, moved with their text. ``is_settled`` says afterwards that nothing was left out,
-    ``is_judged`` that no changed script was.
+    ``is_quick``: so do plans where only scripts have changed, and launch files where only releases have. ``is_first``:
+    changed scripts whose judgement takes long keep their findings for now, too, moved with their text. ``is_settled``
+    says afterwards that nothing was left out, ``is_judged`` that no changed script was.
     """
 
     def __init__(
@@ -70,8 +70,9 @@ class KeptRun(Run):
         inputs = memory.inputs()
         memory.move(inputs.scripts)
         check_stop()
-        reads = memory.reads(inputs.launch_files.values(), LaunchReader(self.overrides, self._launch_judge()))
-        inputs.launch = reads
+        reader = LaunchReader(self.overrides, self._launch_judge())
+        inputs.launch = reads = memory.reads(inputs.launch_files.values(), reader, self._is_quick)
+        self.is_settled = not memory.old_reads
         check_stop()
         joined = self._joined(paths, inputs)
         self.inputs, self.joined, memory.joined = inputs, joined, joined
