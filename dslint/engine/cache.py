@@ -154,6 +154,10 @@ class RememberedResults:
         self._marked: dict[str, tuple[str, ...]] = {}
         self._from_cache: dict[str, tuple[list[Finding], Sequence[tuple[Question, str]]]] = {}
 
+    def use(self, cache: ResultCache | None) -> None:
+        """Ask this cache from now on."""
+        self._cache = cache
+
     def get(self, key: str, path: str, answer: Callable[[Question], str]) -> list[Finding] | None:
         """The findings stored under a key; ``None`` when there are none, or a question behind them has a new answer."""
         known = self._findings.get(key) or self._from_cache.get(key)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class KeptRun(Run):
     """Scripts that only import what has changed keep their findings for now, if they are not among the ``wanted``.
 
-    ``is_quick``: so do plans where only scripts have changed. ``is_first``: changed scripts whose judgement takes long
-    keep their findings for now, too, moved with their text. ``is_settled`` says afterwards that nothing was left out,
-    ``is_judged`` that no changed script was.
+    ``is_quick``: so do plans where only scripts have changed, and launch files where only releases have. ``is_first``:
+    changed scripts whose judgement takes long keep their findings for now, too, moved with their text. ``is_settled``
+    says afterwards that nothing was left out, ``is_judged`` that no changed script was.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class KeptRun(Run):
     ) -> None:
         super().__init__(settings, memory.texts, results=results, surroundings=memory.surroundings)
         self._memory = memory
+        self.looked = memory.looked
         self._is_quick = is_quick
         self._is_first = is_first
         self._wanted: Collection[str] | None = () if is_quick else wanted
@@ -69,8 +70,9 @@ class KeptRun(Run):
         inputs = memory.inputs()
         memory.move(inputs.scripts)
         check_stop()
-        reads = memory.reads(inputs.launch_files.values(), LaunchReader(self.overrides, self._launch_judge()))
-        inputs.launch = reads
+        reader = LaunchReader(self.overrides, self._launch_judge())
+        inputs.launch = reads = memory.reads(inputs.launch_files.values(), reader, self._is_quick)
+        self.is_settled = not memory.old_reads
         check_stop()
         joined = self._joined(paths, inputs)
         self.inputs, self.joined, memory.joined = inputs, joined, joined
@@ -102,7 +104,7 @@ class KeptRun(Run):
             return replace(before, given=given)
         judge = PlanJudge(self.rules_of("plan"), self.surroundings, early=memory.judged)
         around = files_around(inputs, given, self.overrides)
-        naming = naming_scripts(around) if inputs.configs else []
+        naming = naming_scripts(around, memory.looked) if inputs.configs else []
         plans = plans_of(around, naming, memory.workspace, self.surroundings, built=self._built(judge))
         self._add_used_configs(paths, inputs, plans, given)
         contexts = self.contexts(plans, naming, around.accelerate, inputs, memory.workspace)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.finding import Finding
+from dslint.core.looked import Looked
 from dslint.engine.discovery import Candidate, Discovery, discover
 from dslint.engine.inputs import Inputs, LaunchFile, read_one
 from dslint.engine.judge import Job, Judge
@@ -65,6 +66,7 @@ class Memory:
         self.files = ProjectFiles(texts)
         self.judge = Judge(files=self.files)
         self.joined: Joined | None = None
+        self.looked = Looked()
         self.scripts: dict[str, KeptScript] = {}
         self.asked: dict[str, frozenset[str]] = {}
         self.stale: set[str] = set()
@@ -82,15 +84,8 @@ class Memory:
         self._on_disk: set[str] = set()
         self._parts: dict[str, Inputs] = {}
         self._reads: dict[str, tuple[LaunchFile, LaunchRead, frozenset[str]]] = {}
-
-    def take_over(self, other: Memory, changed: set[str]) -> None:
-        """Take the findings of one that knew other versions of libraries: of no script do they hold.
-
-        They are said until it is judged again, as those of a script that imports what has changed.
-        """
-        self.scripts = {path: row for path, row in other.scripts.items() if path in self._candidates}
-        self.stale, self.fresh, self.shown = set(self.scripts), other.fresh | changed, other.shown
-        self.judge.seconds, self.unused = other.judge.seconds, other.unused
+        # Launch files that were judged with other versions of libraries.
+        self.old_reads: set[str] = set()
 
     @property
     def given(self) -> set[str]:
@@ -119,12 +114,12 @@ class Memory:
         # A file that only its text has made one of ours, or that is nowhere else.
         return path in texts or ((candidate is None or not candidate.explicit) and os.path.isfile(path))
 
-    def renew(self, texts: Mapping[str, str], changed: set[str]) -> bool:
-        """Take other texts; false where the versions of libraries differ now, so that nothing can be kept."""
+    def renew(self, texts: Mapping[str, str], changed: set[str]) -> None:
+        """Take other texts."""
         self.texts = dict(texts)
         known = self.surroundings.renewed(texts, changed)
         if known is not self.surroundings:
-            return False
+            self._forget_versions(known)
         absolute = self.files.renew(texts, changed)
         importing = {path for path, asked in self.asked.items() if not asked.isdisjoint(absolute)}
         self.judge.renew(absolute, is_imported=not importing <= changed)
@@ -136,7 +131,17 @@ class Memory:
                 self._before[path] = part.scripts[path]
         self.fresh |= changed
         self.stale |= changed | importing
-        return True
+
+    def _forget_versions(self, surroundings: Surroundings) -> None:
+        """Files say something else of the versions of libraries, or at another place: no finding holds.
+
+        Those of scripts are said until these are judged again, as where something has changed that they import.
+        """
+        self.surroundings = surroundings
+        self.stale |= set(self.scripts)
+        self.joined = None
+        self.judged.clear()
+        self.old_reads = set(self._reads)
 
     # -- findings move with their texts ------------------------------------------------------------------------
 
@@ -206,18 +211,22 @@ class Memory:
             part = self._parts[candidate.path] = read_one(candidate, self.texts)
         return part
 
-    def reads(self, files: Iterable[LaunchFile], reader: LaunchReader) -> list[LaunchRead]:
-        """What the launch files hold, in their order."""
+    def reads(self, files: Iterable[LaunchFile], reader: LaunchReader, is_quick: bool = False) -> list[LaunchRead]:
+        """What the launch files hold, in their order. ``is_quick``: what other versions have said of them will do."""
+        old = set() if is_quick else self.old_reads
         reader.use(self.workspace)
         found = []
         for file in files:
             known = self._reads.get(file.path)
-            if known is None or known[0].raw is not file.raw:
+            if known is None or known[0].raw is not file.raw or file.path in old:
                 with self.workspace.noted() as needs:
                     read = reader.read(file)
                 known = self._reads[file.path] = file, read, frozenset(needs)
+                self.old_reads.discard(file.path)
             found.append(known[1])
         reader.sources.clear()
+        if not is_quick:
+            self.old_reads.clear()
         return found
 
     def forget_unused(self, inputs: Inputs, plans: Sequence[RunPlan], docs: Iterable[DataDoc]) -> None:

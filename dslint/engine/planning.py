@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.core.garbage import seldom_collected
+from dslint.core.looked import Looked
 from dslint.engine.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
 from dslint.engine.inputs import Inputs, sort_files
 from dslint.engine.launchstage import LaunchReader, LaunchStage, cores, written_by
@@ -82,9 +83,10 @@ def excludes_of(settings: Settings) -> ExcludeSettings:
     )
 
 
-def naming_scripts(inputs: Inputs) -> list[str]:
-    """The scripts and notebooks that may hand a config over."""
-    return [path for path, raw in (*inputs.scripts.items(), *inputs.notebooks.items()) if may_name_config(raw)]
+def naming_scripts(inputs: Inputs, looked: Looked | None = None) -> list[str]:
+    """The scripts and notebooks that may hand a config over; ``looked`` knows what was said of these bytes before."""
+    says, all_of_them = (looked or Looked()).says, (*inputs.scripts.items(), *inputs.notebooks.items())
+    return [path for path, raw in all_of_them if says(may_name_config, path, raw)]
 
 
 def workspace_of(overrides: Mapping[str, str]) -> Workspace:

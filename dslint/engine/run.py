@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import known
 from dslint.core.finding import Finding
 from dslint.core.garbage import seldom_collected
+from dslint.core.looked import Looked
 from dslint.core.profile import stage_of
 from dslint.core.progress import tell
 from dslint.core.source import SourceFile
@@ -151,6 +152,7 @@ class Run:
         self.inputs = Inputs()
         self.joined: Joined | None = None
         self.embedded: Sequence[DataDoc] = ()
+        self.looked = Looked()
 
     def check(self, paths: Sequence[str]) -> Result:
         """Judge files and folders."""
@@ -218,6 +220,7 @@ class Run:
                 self.overrides,
                 ignore_noqa=self.ignore_noqa,
                 is_whole=self.is_whole,
+                looked=self.looked,
             )
             kept, known, gone = self._without_baseline(kept, given, problems)
             suppressed += known

@@ -144,11 +144,11 @@ class Session:
         """
         self._results.stop = stop
         changed = self._memory.takes(texts) if self._memory is not None else None
-        if self._memory is None or changed is None or not self._memory.renew(texts, changed):
-            before, self._memory = self._memory, Memory([self.root, *texts], self.settings, texts)
+        if self._memory is None or changed is None:
+            self._memory = Memory([self.root, *texts], self.settings, texts)
             self._memory.asked = self._results.asked
-            if before is not None and changed is not None:
-                self._memory.take_over(before, changed)
+        else:
+            self._memory.renew(texts, changed)
         run = KeptRun(self.settings, self._memory, self._results, is_quick, wanted, is_first)
         with stoppable(self._results.check):
             result = run.check([self.root])
@@ -169,6 +169,10 @@ class Session:
     def is_smaller_than(self, most: int) -> bool:
         """The folder has fewer files that may concern dslint."""
         return len(list_files([self.root], self.settings)) < most
+
+    def read_results(self) -> None:
+        """Take the results that another process has written since this session began."""
+        self._results.use(results_of(self.settings))
 
     def save(self) -> None:
         """Write the results for later runs; from now on those of this process are enough."""

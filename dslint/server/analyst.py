@@ -155,6 +155,8 @@ class Analyst:
                 self._listener.first_look(folder.root, f"{time.monotonic() - self._started:.0f} s")
             else:
                 folder.first = None
+                # The results were read when the session began: what the process has found is there only now.
+                folder.session.read_results()
                 is_ended = True
         return is_ended
 

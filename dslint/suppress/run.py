@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Safety
+from dslint.core.looked import Looked
 from dslint.core.source import SourceFile, Span
 from dslint.core.suppressed import Suppressed
 from dslint.engine.discovery import kind_of
@@ -49,10 +50,11 @@ def suppress(
     overrides: Mapping[str, str],
     ignore_noqa: bool = False,
     is_whole: bool = False,
+    looked: Looked | None = None,
 ) -> tuple[list[Finding], list[Suppressed]]:
     """Findings to report (unused suppressions among them) and findings that the user suppresses.
 
-    ``is_whole``: the run is about all of the project.
+    ``is_whole``: the run is about all of the project. ``looked`` knows what was said of these bytes before.
     """
     if ignore_noqa:
         return list(findings), []
@@ -60,13 +62,18 @@ def suppress(
     for finding in findings:
         by_path.setdefault(finding.location.path, []).append(finding)
     given = dict(_files(inputs))
+    looked = looked or Looked()
     judged = _judge_of(settings)
     reports_unused = settings.enabled(UNUSED_SUPPRESSION.code)
     kept: list[Finding] = []
     suppressed: list[Suppressed] = []
     for path in sorted({*given, *by_path}):
         own = by_path.get(path, [])
-        directives = _directives(path, given.get(path), bool(own), overrides)
+        file = given.get(path) or _from_disk(path, overrides)
+        if not looked.says(_may_concern if own else _may_be_unused, path, file.raw):
+            kept += own
+            continue
+        directives = _directives(path, file)
         if not directives:
             kept += own
             continue
@@ -176,12 +183,17 @@ def _files(inputs: Inputs) -> Iterator[tuple[str, _File]]:
         yield doc.path, _File("data", doc.source.text.encode("utf-8", "surrogatepass"), doc)
 
 
-def _directives(path: str, file: _File | None, has_findings: bool, overrides: Mapping[str, str]) -> Suppressions | None:
-    if file is None:
-        file = _from_disk(path, overrides)
-    concerned = _CONCERNS.search(file.raw) if has_findings else (b"DSL" in file.raw or b"dslint" in file.raw)
-    if not concerned:
-        return None
+def _may_concern(raw: bytes) -> bool:
+    """Whether a directive may concern a finding."""
+    return _CONCERNS.search(raw) is not None
+
+
+def _may_be_unused(raw: bytes) -> bool:
+    """Whether a directive may be there that no finding needs."""
+    return b"DSL" in raw or b"dslint" in raw
+
+
+def _directives(path: str, file: _File) -> Suppressions | None:
     from dslint.suppress.comments import Suppressions
     from dslint.suppress.logical import physical_lines, shell_commands
 

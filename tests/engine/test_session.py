@@ -10,6 +10,8 @@ import pytest
 
 from dslint.core.finding import Finding
 from dslint.core.stopping import Interrupted
+from dslint.engine.inputs import LaunchFile
+from dslint.engine.launchstage import LaunchRead, LaunchReader
 from dslint.engine.run import check_paths
 from dslint.engine.session import Look, Session
 from dslint.settings import load_settings
@@ -58,6 +60,7 @@ EDITS: dict[str, dict[str, str | None]] = {
     "no Python": {"helpers.py": "def (:\n"},
     "all again": {"helpers.py": None, "plain.py": None},
     "another release": {"requirements.txt": "deepspeed==0.19.8\ntorch==1.12.1\n"},
+    "another place of a release": {"requirements.txt": "\n\ndeepspeed==0.19.8\ntorch==1.12.1\n"},
     "an own release": {"requirements.txt": None},
     "a file that is new": {"new.sh": "deepspeed --num_gpus 7 train.py --deepspeed_config ds.json\n"},
     "which changes": {"new.sh": "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n"},
@@ -121,6 +124,26 @@ def test_another_release_is_told_before_the_scripts_are_judged_again(folder: Pat
     assert not look.is_settled
     assert places(look, "names.py") == before
     assert shown(session.look(texts, lambda: False).result.findings) == fresh(texts)
+
+
+def test_another_release_leaves_what_was_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pin that moves to another line does not have all launch files and the arguments of scripts read again."""
+    session = Session(".", load_settings(Path(), {}))
+    session.look({}, lambda: False)
+    read: list[str] = []
+    reader = LaunchReader.read
+
+    def noted(self: LaunchReader, file: LaunchFile) -> LaunchRead:
+        read.append(file.path)
+        return reader(self, file)
+
+    monkeypatch.setattr(LaunchReader, "read", noted)
+    texts = {"requirements.txt": "\n" + FILES["requirements.txt"]}
+    assert not session.look(texts, lambda: False, is_quick=True, is_first=True).is_settled
+    assert read == []
+    # Rules ask these files for releases: they are judged once more in the end.
+    assert session.look(texts, lambda: False).is_settled
+    assert set(read) >= {"run.sh", "docs.md"}
 
 
 def test_a_quick_look_judges_what_has_changed(folder: Path) -> None:

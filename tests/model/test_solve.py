@@ -12,7 +12,7 @@ from dslint.core.source import SourceFile
 from dslint.model.versions.project import StatedFile
 from dslint.model.versions.required import compatible, cuda_of, required_by
 from dslint.model.versions.requirements import statements_of
-from dslint.model.versions.solve import NoSolution, Problem, choose, holding
+from dslint.model.versions.solve import NoSolution, choose, holding, unsolved
 from dslint.model.versions.ways import bounds_by_library
 
 ASKED_OF_PIP = [
@@ -43,7 +43,7 @@ ASKED_OF_PIP = [
 def solved(text: str, python: str = "3.11") -> NoSolution | None:
     source = SourceFile("requirements.txt", text)
     file = StatedFile(source, bounds_by_library(statements_of(source)))
-    return Problem({name: holding(bounds, python) for name, bounds in file.bounds.items()}, python).solve()
+    return unsolved({name: holding(bounds, python) for name, bounds in file.bounds.items()}, python)
 
 
 @pytest.mark.parametrize(("text", "has_solution"), ASKED_OF_PIP)

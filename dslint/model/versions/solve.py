@@ -17,6 +17,9 @@ from dslint.model.versions.known import releases_of
 from dslint.model.versions.ranges import contains, existing
 from dslint.model.versions.required import Required, compatible, required_by, specifiers_on
 
+# A range, and whether the distribution comes from elsewhere: what is asked of a bound here.
+_Range = tuple[str, bool]
+
 
 class Clash(NamedTuple):
     """Why a release goes with none of another library.
@@ -46,7 +49,7 @@ class NoSolution:
 class Problem:
     """What one file asks for: the certain bounds of each distribution, on one Python."""
 
-    bounds: Mapping[str, Sequence[Bound]]
+    bounds: Mapping[str, Sequence[_Range]]
     python: str
     domains: dict[str, list[str]] = field(default_factory=dict)
     struck: dict[str, Clash] = field(default_factory=dict)
@@ -80,20 +83,20 @@ class Problem:
                 if other not in self.domains and other not in self.bounds and releases_of(other):
                     self.domains[other] = [release.version for release in releases_of(other) if not release.is_yanked]
 
-    def _domain(self, name: str, bounds: Sequence[Bound]) -> list[str]:
+    def _domain(self, name: str, bounds: Sequence[_Range]) -> list[str]:
         """The releases that the file allows, oldest first; none for what is not followed or comes from elsewhere."""
         usual = [release.version for release in releases_of(name)]
-        if not usual or any(bound.taken_from for bound in bounds):
+        if not usual or any(is_elsewhere for _, is_elsewhere in bounds):
             return []
-        sets = [existing(name, bound.specifier) for bound in bounds]
+        sets = [existing(name, specifier) for specifier, _ in bounds]
         return [release for release in usual if all(found is not None and release in found for found in sets)]
 
     def _others(self) -> dict[str, tuple[str, ...]]:
         """The ranges of distributions whose releases are not listed."""
         return {
-            name: tuple(bound.specifier for bound in bounds if bound.specifier)
+            name: tuple(specifier for specifier, _ in bounds if specifier)
             for name, bounds in self.bounds.items()
-            if not releases_of(name) and any(bound.specifier for bound in bounds)
+            if not releases_of(name) and any(specifier for specifier, _ in bounds)
         }
 
     def _narrow(self, name: str) -> Clash | None:
@@ -133,6 +136,18 @@ class Problem:
         """What had narrowed the libraries of the clash before."""
         names = dict.fromkeys((name, clash.owner, clash.other))
         return tuple(self.struck[other] for other in names if other in self.struck)
+
+
+def unsolved(bounds: Mapping[str, Sequence[Bound]], python: str) -> NoSolution | None:
+    """Why what one file asks for cannot be installed together; `None` where nothing proves that."""
+    asked = ((name, tuple((b.specifier, bool(b.taken_from)) for b in stated)) for name, stated in bounds.items())
+    return _unsolved(tuple(asked), python)
+
+
+@lru_cache(maxsize=1024)
+def _unsolved(asked: tuple[tuple[str, tuple[_Range, ...]], ...], python: str) -> NoSolution | None:
+    """Of an editor the same is asked after each change of any file."""
+    return Problem(dict(asked), python).solve()
 
 
 @lru_cache(maxsize=65536)

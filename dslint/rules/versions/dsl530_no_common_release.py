@@ -31,7 +31,7 @@ from dslint.model.context import Context
 from dslint.model.versions.allowed import Bound
 from dslint.model.versions.project import Requirements, StatedFile
 from dslint.model.versions.ranges import existing
-from dslint.model.versions.solve import Clash, NoSolution, Problem, holding
+from dslint.model.versions.solve import Clash, NoSolution, holding, unsolved
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -214,9 +214,9 @@ def _of_bounds(stated: Mapping[str, Sequence[Bound]], python: str) -> Iterator[F
                 related=(first.labelled("excludes the other line"),),
             )
             return
-    unsolved = Problem(held, python).solve()
-    if unsolved is not None:
-        yield from _told(unsolved, held)
+    nothing = unsolved(held, python)
+    if nothing is not None:
+        yield from _told(nothing, held)
 
 
 def _excluding(name: str, bounds: list[Bound]) -> tuple[Location, Location] | None:
