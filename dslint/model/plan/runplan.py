@@ -12,6 +12,7 @@ from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.openmmlab import convention_of
+from dslint.model.plan.alonefile import file_not_alone
 from dslint.model.plan.arguments import passed_arguments, run_consumer
 from dslint.model.plan.asked import (
     config_reader,
@@ -47,6 +48,7 @@ from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.named import arguments_of, changes_config, is_plain, missing_of, script_path, words_of
 from dslint.model.plan.owndevices import OwnDevices, own_devices
+from dslint.model.plan.ownprecision import own_precision
 from dslint.model.plan.ownstrategy import chooses_strategy
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
@@ -124,6 +126,8 @@ class RunPlan:
     ``no_number``: an option that its process group needs as a number, and that is none.
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
+    ``own_precision``: what its `Accelerator` gets, also from an option. ``not_alone``: the test by which its script
+    reads a file of arguments, where the launcher makes it false.
     ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
     ``unread``: settings of a config of `accelerate launch` that the text names, where another launcher starts it.
     ``no_gpu``: the pod that it runs in, where that asks for no GPU and should.
@@ -184,6 +188,8 @@ class RunPlan:
     chooses_strategy: bool = False
     unset_rank: UnsetRank | None = None
     lost_accumulation: LostAccumulation | None = None
+    own_precision: Fact[str] = field(default_factory=absent)
+    not_alone: Location | None = None
     unread: UnreadSettings | None = None
     no_gpu: GpulessPod | None = None
 
@@ -384,6 +390,8 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
         chooses_strategy=chooses_strategy(command, script, workspace),
         unset_rank=unset_rank(command, script, workspace),
+        not_alone=file_not_alone(command, plan.parser, workspace),
+        own_precision=own_precision(command, script, given, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
         unread=unread_settings(command, script, files),
         no_gpu=gpuless_pod(command, script, workspace),
