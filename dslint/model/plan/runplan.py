@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
-from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.openmmlab import convention_of
 from dslint.model.plan.alonefile import file_not_alone
 from dslint.model.plan.arguments import passed_arguments, run_consumer
@@ -31,6 +31,7 @@ from dslint.model.plan.config import Named, choose_config, named_config
 from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.degrees import Degrees, misfit_degrees
+from dslint.model.plan.environmentwords import environment_words
 from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.gpulesspods import GpulessPod, gpuless_pod
 from dslint.model.plan.groupnumbers import GroupNumber, NoNumber, group_numbers, no_number
@@ -127,7 +128,8 @@ class RunPlan:
     ``container``: the one with little shared memory that it runs in.
     ``local_device``: where it takes the device with the number of its task.
     ``own_precision``: what its `Accelerator` gets, also from an option. ``not_alone``: the test by which its script
-    reads a file of arguments, where the launcher makes it false.
+    reads a file of arguments, where the launcher makes it false. ``as_words``: variables of the environment
+    that stand behind the script, with their names.
     ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
     ``unread``: settings of a config of `accelerate launch` that the text names, where another launcher starts it.
     ``no_gpu``: the pod that it runs in, where that asks for no GPU and should.
@@ -190,6 +192,7 @@ class RunPlan:
     lost_accumulation: LostAccumulation | None = None
     own_precision: Fact[str] = field(default_factory=absent)
     not_alone: Location | None = None
+    as_words: tuple[tuple[str, Word], ...] = ()
     unread: UnreadSettings | None = None
     no_gpu: GpulessPod | None = None
 
@@ -391,6 +394,7 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         chooses_strategy=chooses_strategy(command, script, workspace),
         unset_rank=unset_rank(command, script, workspace),
         not_alone=file_not_alone(command, plan.parser, workspace),
+        as_words=environment_words(command, script, around),
         own_precision=own_precision(command, script, given, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
         unread=unread_settings(command, script, files),

@@ -1,11 +1,11 @@
 """`accelerate launch` is told one precision, and the script hands another one to its `Accelerator`.
 
 **What.** The YAML file of accelerate says `mixed_precision: fp16`, or the command `--mixed_precision bf16`, and the
-script makes its `Accelerator(mixed_precision=...)` with another value: one that stands there, or the default of an
+script makes its `Accelerator(mixed_precision=...)` with another value: one in the call, or the default of an
 option that the command does not pass (`--mixed_precision` with `default="no"`).
 
 **Why it hurts.** The launch command sets `ACCELERATE_MIXED_PRECISION`, which an `Accelerator` reads when it gets no
-precision. The other value wins without a word: the run trains in fp32 with about twice the memory and time, or in a
+precision. The other value wins silently: the run trains in fp32 with about twice the memory and time, or in a
 half precision that nobody asked for.
 
 **Fix.** `default=None` for the option, or `Accelerator()` without the argument: then the launch command decides.

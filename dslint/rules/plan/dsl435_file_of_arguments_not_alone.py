@@ -5,14 +5,14 @@
 train.py args.yaml` starts it: both put `--local_rank=N` before the name of the file.
 
 **Why it hurts.** There are three words, so that the test is false. The parser reads the command line instead, where
-nothing stands: `error: the following arguments are required: --model_name_or_path`, or `Some specified arguments are
+nothing is: `error: the following arguments are required: --model_name_or_path`, or `Some specified arguments are
 not used by the HfArgumentParser: ['args.yaml']`, in every process.
 
 **Fix.** `deepspeed --no_local_rank`, `torchrun`, or `accelerate launch`, which add nothing; or a test of the last word,
 `sys.argv[-1].endswith(".yaml")`.
 
 **When it stays quiet.** With `--no_local_rank` or `--use_env`; other tests; a script that changes `sys.argv`; further
-words behind the file; a parser that lets unknown arguments pass.
+words after the file; a parser that lets unknown arguments pass.
 
 **Evidence.** `deepspeed/launcher/launch.py` 0.19.8 and `torch/distributed/launcher/api.py` of torch 2.13, run with the
 idiom of the examples of transformers: `sys.argv` has three words. https://github.com/hiyouga/LlamaFactory/issues/6075
@@ -32,7 +32,7 @@ META = RuleMeta(
     name="file-of-arguments-not-alone",
     kind="plan",
     severity=Severity.WARNING,
-    summary="A file of arguments that the script reads only when it stands alone, and the launcher adds the local rank",
+    summary="A file of arguments that the script reads only when it is alone, and the launcher adds the local rank",
     references=("https://github.com/hiyouga/LlamaFactory/issues/6075",),
     depends_on_run=True,
     no_experiment="the words of one process decide, before any rank talks to another",
@@ -87,7 +87,7 @@ _RETURNS = (
 EXAMPLES = (
     bad("the deepspeed launcher", {**_PROJECT, "run.sh": _RUN}, "run.sh:1"),
     bad("torch.distributed.launch", {**_PROJECT, "run.sh": _LAUNCH % ""}, "run.sh:1"),
-    bad("a count of the words behind the script", {"args.yaml": _YAML, "train.py": _OTHER, "run.sh": _RUN}, "run.sh:1"),
+    bad("a count of the words after the script", {"args.yaml": _YAML, "train.py": _OTHER, "run.sh": _RUN}, "run.sh:1"),
     bad("a module for the arguments", {
         "args.yaml": _YAML, "train.py": _READS, "arguments.py": _RETURNS, "run.sh": _RUN,
     }, "run.sh:1"),
