@@ -7634,6 +7634,21 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL785",
+        name="local-rank-by-number-of-nodes",
+        kind="script",
+        severity="warning",
+        summary="a device gets the rank modulo the number of nodes: ranks of one machine share GPUs",
+        module="dslint.rules.script.dsl785_local_rank_by_number_of_nodes",
+        markers=(
+            "SLURM_(?:JOB_NUM_NODES|NNODES)|GROUP_WORLD_SIZE",
+            "%",
+        ),
+        fix="none",
+        since="0.1.0",
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
