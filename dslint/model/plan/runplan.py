@@ -125,11 +125,9 @@ class RunPlan:
     that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for,
     ``machines`` how many machines, where nothing tells of others.
     ``no_number``: an option that its process group needs as a number, and that is none.
-    ``container``: the one with little shared memory that it runs in.
+    ``container``: the one with little shared memory that it runs in; ``as_words``: variables behind its script.
     ``local_device``: where it takes the device with the number of its task.
-    ``own_precision``: what its `Accelerator` gets, also from an option. ``not_alone``: the test by which its script
-    reads a file of arguments, where the launcher makes it false. ``as_words``: variables of the environment
-    that stand behind the script, with their names.
+    ``own_precision``: what its `Accelerator` gets; ``not_alone``: the test for a file of arguments that is false.
     ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
     ``unread``: settings of a config of `accelerate launch` that the text names, where another launcher starts it.
     ``no_gpu``: the pod that it runs in, where that asks for no GPU and should.
