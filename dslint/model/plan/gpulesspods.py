@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from typing import Any
 from dslint.core.source import Location, SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.sources.yamldocuments import documents
+from dslint.model.plan.pods import manifest_around, pod_of_workers
 from dslint.model.plan.scriptrun import near_sources
 from dslint.model.plan.tree import files_by_name
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
-_MANIFEST = re.compile(r"^kind:", re.MULTILINE)
 # Devices of a node by any vendor, and claims of them.
 _DEVICE = re.compile(r"gpu|cuda|/mig-|neuron|habana|tpu|npu|xpu|ascend|rocm|mlu|dcu|claims|\{\{", re.IGNORECASE)
 # A node with GPUs is asked for by name, or its taint is tolerated.
@@ -33,8 +32,6 @@ _WITHOUT = re.compile(r"\b(?:no|non|not|without|cpu)(?:\b|[-_])|^(?:false|0|none
 # The processes are told to stay on the CPU.
 _ON_CPU = re.compile(r"(?:--\w[\w-]*=)?(?:cpu|gloo)|--(?:use[-_])?cpu|--no[-_]cuda|--no[-_]gpu")
 _NEEDS = re.compile(r"cuda|nccl|Trainer\(|Accelerator\(|deepspeed|torch\.distributed")
-_KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-_PATCHES = re.compile(r"^(?:patches\w*|components|replacements|transformers):", re.MULTILINE)
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "python", "mpirun"})
 _MOST_FILES = 60
 
@@ -49,21 +46,15 @@ class GpulessPod:
 
 def gpuless_pod(command: LaunchCommand, script: str | None, workspace: Workspace) -> GpulessPod | None:
     """The pod in which a command runs, where it has a sign of GPUs and no container of it asks for one."""
-    place = command.location
-    if not place.path.endswith((".yaml", ".yml")) or command.launcher not in _LAUNCHERS:
+    if command.launcher not in _LAUNCHERS:
         return None
-    source = workspace.read(place.path)
-    if source is None or "apiVersion" not in source.text or "{{" in source.text:
+    found = manifest_around(command.location, workspace)
+    if found is None or _stays_on_cpu(command, script, workspace):
         return None
-    if _stays_on_cpu(command, script, workspace) or _is_patched(place.path, workspace):
-        return None
-    for doc in documents(source, lambda text: _MANIFEST.search(text) is not None):
-        at = _pointer(doc, place)
-        if at.startswith("/spec/trainer") and not doc.problems:
-            return _of_trainer(doc, source, workspace)
-        if "/containers/" in at and not doc.problems:
-            return _of_pod(doc, _of_worker(doc, at.partition("/containers/")[0]))
-    return None
+    source, doc, at = found
+    if at.startswith("/spec/trainer"):
+        return _of_trainer(doc, source, workspace)
+    return _of_pod(doc, pod_of_workers(doc, at.partition("/containers/")[0])) if "/containers/" in at else None
 
 
 def _stays_on_cpu(command: LaunchCommand, script: str | None, workspace: Workspace) -> bool:
@@ -75,29 +66,6 @@ def _stays_on_cpu(command: LaunchCommand, script: str | None, workspace: Workspa
     if any("gloo" in text for text in texts) and not any("nccl" in text for text in texts):
         return True
     return command.launcher == "python" and bool(texts) and not any(map(_NEEDS.search, texts))
-
-
-def _is_patched(path: str, workspace: Workspace) -> bool:
-    """A base of kustomize, beside overlays that may add the resources."""
-    names = files_by_name(path, workspace)
-    found = [other for name in _KUSTOMIZATION for other in names.get(name, ())]
-    if posixpath.dirname(path) not in map(posixpath.dirname, found):
-        return False
-    texts = [source.text for other in found[:_MOST_FILES] if (source := workspace.read(other)) is not None]
-    return any(map(_PATCHES.search, texts))
-
-
-def _of_worker(doc: DataDoc, at: str) -> str:
-    """The pod whose processes ``mpirun`` starts: those of the workers of an MPIJob."""
-    worker = at.replace("/Launcher/", "/Worker/")
-    is_apart = "/mpiReplicaSpecs/" in at and doc.get("/spec/runLauncherAsWorker") is not True
-    return worker if is_apart and doc.has(worker) else at
-
-
-def _pointer(doc: DataDoc, place: Location) -> str:
-    """The innermost value around the begin of a command."""
-    around = [p for p, span in doc.values.items() if span.start <= place.span.start < span.end]
-    return max(around, key=len, default="")
 
 
 def _of_pod(doc: DataDoc, at: str, also: str = "") -> GpulessPod | None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
-from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.openmmlab import convention_of
+from dslint.model.plan.alonefile import file_not_alone
 from dslint.model.plan.arguments import passed_arguments, run_consumer
 from dslint.model.plan.asked import (
     config_reader,
@@ -30,6 +31,7 @@ from dslint.model.plan.config import Named, choose_config, named_config
 from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.degrees import Degrees, misfit_degrees
+from dslint.model.plan.environmentwords import environment_words
 from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.gpulesspods import GpulessPod, gpuless_pod
 from dslint.model.plan.groupnumbers import GroupNumber, NoNumber, group_numbers, no_number
@@ -47,6 +49,7 @@ from dslint.model.plan.meshes import Mesh, mesh_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.named import arguments_of, changes_config, is_plain, missing_of, script_path, words_of
 from dslint.model.plan.owndevices import OwnDevices, own_devices
+from dslint.model.plan.ownprecision import own_precision
 from dslint.model.plan.ownstrategy import chooses_strategy
 from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
@@ -122,8 +125,9 @@ class RunPlan:
     that stay in the shell; ``own_devices``: the GPUs that it chooses itself. ``devices``: those it asks Lightning for,
     ``machines`` how many machines, where nothing tells of others.
     ``no_number``: an option that its process group needs as a number, and that is none.
-    ``container``: the one with little shared memory that it runs in.
+    ``container``: the one with little shared memory that it runs in; ``as_words``: variables behind its script.
     ``local_device``: where it takes the device with the number of its task.
+    ``own_precision``: what its `Accelerator` gets; ``not_alone``: the test for a file of arguments that is false.
     ``lost_accumulation``: steps that are stated and that its `Accelerator` is never told.
     ``unread``: settings of a config of `accelerate launch` that the text names, where another launcher starts it.
     ``no_gpu``: the pod that it runs in, where that asks for no GPU and should.
@@ -184,6 +188,9 @@ class RunPlan:
     chooses_strategy: bool = False
     unset_rank: UnsetRank | None = None
     lost_accumulation: LostAccumulation | None = None
+    own_precision: Fact[str] = field(default_factory=absent)
+    not_alone: Location | None = None
+    as_words: tuple[tuple[str, Word], ...] = ()
     unread: UnreadSettings | None = None
     no_gpu: GpulessPod | None = None
 
@@ -384,6 +391,9 @@ def _with_sizes(plan: RunPlan, files: Files, around: Files) -> RunPlan:
         unexported=tuple(left_in_shell(command, plan.reads, workspace)),
         chooses_strategy=chooses_strategy(command, script, workspace),
         unset_rank=unset_rank(command, script, workspace),
+        not_alone=file_not_alone(command, plan.parser, workspace),
+        as_words=environment_words(command, script, around),
+        own_precision=own_precision(command, script, given, workspace),
         lost_accumulation=lost_accumulation(command, script, given, (plan.accelerate, plan.config), around),
         unread=unread_settings(command, script, files),
         no_gpu=gpuless_pod(command, script, workspace),

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.launch.dockerruns import container_words, words_until
+from dslint.model.launch.slurmjob import PER_NODE
 from dslint.model.plan.files import Files
+from dslint.model.plan.pods import without_shared_memory
 from dslint.model.plan.questions import loaders_question
 from dslint.model.plan.scriptrun import constant_of, option_of, place_of, script_run
 from dslint.model.workspace import Workspace
+
+if TYPE_CHECKING:
+    from dslint.model.plan.runplan import RunPlan
 
 _GPUS = re.compile(
     r"--gpus[=\s]+[\"']*(?!\S*device=\w+[\"']*(?:\s|$))(?!1[\s\"'])|--runtime[=\s]+[\"']?nvidia|nvidia-docker\s"
@@ -29,6 +34,8 @@ _INTERACTIVE = re.compile(r"\s-(?:[a-z]*i[a-z]*t|[a-z]*t[a-z]*i)[a-z]*\b|\s-i\s+
 _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"})
 _STARTS = re.compile(r"python|torchrun|deepspeed|accelerate|jupyter|\.sh\b|\s-c\s").search
 _OPTION = re.compile(r"(?:\w*_)?(?:num_)?workers|nw")
+# Launchers whose numbers of processes share a machine.
+_LAUNCHERS = (*PER_NODE, "mpirun", "horovodrun")
 _OF_TRAINER = "--dataloader_num_workers"
 
 
@@ -36,13 +43,14 @@ _OF_TRAINER = "--dataloader_num_workers"
 class Container:
     """A container with GPUs of which nobody says how much memory its processes share.
 
-    ``place`` is where the text starts it; ``is_service``: in a compose file. ``workers`` is how many processes each
-    `DataLoader` of the script starts, where somebody says so and there are some.
+    ``place`` is where the text starts it; ``is_service``: in a compose file; ``is_pod``: in a manifest of Kubernetes.
+    ``workers`` is how many processes each `DataLoader` of the script starts, where somebody says so and there are some.
     """
 
     place: Location
     is_service: bool
     workers: Fact[int] = field(default_factory=absent)
+    is_pod: bool = False
 
 
 def small_container(
@@ -53,6 +61,9 @@ def small_container(
     source = files.workspace.read(place.path)
     if source is None:
         return None
+    mounts = without_shared_memory(place, files.workspace)
+    if mounts is not None:
+        return Container(mounts, False, _workers(command, files.workspace, script, given), is_pod=True)
     is_service = place.path.endswith((".yml", ".yaml")) and _SERVICES.search(source.text) is not None
     around = _words_around(command)
     if around is not None:
@@ -143,3 +154,10 @@ def _positive(number: object, place: Location) -> Fact[int]:
 def _number(flag: Flag) -> int | None:
     text = flag.value.text if flag.value is not None else None
     return int(text) if text is not None and text.isdecimal() else None
+
+
+def sharing(plan: RunPlan) -> int:
+    """How many processes run on a machine; 0 where nobody says."""
+    if plan.command.launcher not in _LAUNCHERS:
+        return int(plan.devices.get_or(0))
+    return int(plan.processes_per_node.get_or(0) or plan.world_size.get_or(0))

@@ -15,7 +15,7 @@ device`.
 
 **When it stays quiet.** One process; one GPU (`--gpus device=0`); a container without GPUs; options in a variable; a
 command that says anything of shared memory, and a document that does so anywhere. Fewer processes without workers are
-an information: they may get along with 64 MB.
+an information: they may get along with 64 MB. Pods of Kubernetes are DSL433.
 
 **Evidence.** https://github.com/fal-ai-community/video-diffusion-speedrun/issues/2 and
 https://github.com/pytorch/torchtitan/issues/853 (eight H100: `Error while creating shared memory segment`, 7 MB each),
@@ -29,13 +29,12 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.slurmjob import PER_NODE
 from dslint.model.plan.runplan import RunPlan
+from dslint.model.plan.sharedmemory import sharing
 from dslint.rules.base import RuleMeta, bad, good
 
 # NCCL takes 7 to 10 MB for each of the processes of a machine, so that these fill 64 MB alone.
 _FILLS_IT = 8
-_LAUNCHERS = (*PER_NODE, "mpirun", "horovodrun")
 META = RuleMeta(
     code="DSL369",
     name="container-without-shared-memory",
@@ -56,7 +55,7 @@ META = RuleMeta(
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Runs of several processes in a container of which nobody says how much memory they share."""
     box = plan.container
-    if box is None or _count(plan) < 2:
+    if box is None or box.is_pod or sharing(plan) < 2:
         return
     inside = (plan.command.location.labelled("the processes, in the script that is called"),)
     if plan.command.called_from and box.place.path == plan.command.location.path:
@@ -68,15 +67,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         "Docker gives this container only 64 MB of shared memory: workers and ranks may stop with a bus error",
         hint=hint,
         related=(*(inside if plan.command.called_from else ()), *workers),
-        severity=Severity.WARNING if box.workers.is_known or _count(plan) >= _FILLS_IT else None,
+        severity=Severity.WARNING if box.workers.is_known or sharing(plan) >= _FILLS_IT else None,
     )
-
-
-def _count(plan: RunPlan) -> int:
-    """Return how many processes run on a machine; 0 where nobody says."""
-    if plan.command.launcher not in _LAUNCHERS:
-        return int(plan.devices.get_or(0))
-    return int(plan.processes_per_node.get_or(0) or plan.world_size.get_or(0))
 
 
 _LAUNCH = "torchrun --nproc_per_node 8 train.py\n"

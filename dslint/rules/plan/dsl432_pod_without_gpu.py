@@ -187,7 +187,10 @@ EXAMPLES = (
     good("a limit", _project(_TAINT, _LIMITS % "nvidia.com/gpu: 8"), select="DSL432"),
     good("a part of a device", _project(_TAINT, _LIMITS % "nvidia.com/mig-1g.10gb: 1"), select="DSL432"),
     bad("the workers of an MPIJob", {"mpi.yaml": _MPI % "memory: 64Gi", **_SCRIPT}, "mpi.yaml:15"),
-    good("the launcher of an MPIJob needs none", {"mpi.yaml": _MPI % "nvidia.com/gpu: 8", **_SCRIPT}),
+    good("the launcher of an MPIJob needs none", {
+        "mpi.yaml": (_MPI % "nvidia.com/gpu: 8").replace("          tol", "          hostIPC: true\n          tol"),
+        **_SCRIPT,
+    }),
     good("a base that an overlay patches", {
         "k8s/base/job.yaml": _JOB % (_TAINT, ""), "k8s/base/kustomization.yaml": "resources:\n  - job.yaml\n",
         "k8s/h100/kustomization.yaml": "resources:\n  - ../base\npatches:\n  - path: gpus.yaml\n",

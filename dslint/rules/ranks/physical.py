@@ -1,4 +1,4 @@
-"""Numbers of GPUs taken out of the text of `CUDA_VISIBLE_DEVICES`, and where they come as the index of a device."""
+"""Numbers taken out of variables of the environment, above all `CUDA_VISIBLE_DEVICES`, that choose devices."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
 
 def physical_number(derived: Derived, module: Module, node: ast.AST) -> Piece | None:
     """Return the reading of the variable out of whose text a device gets its number; `None` where there is none."""
+    return taken_from(derived, module, node, frozenset((VARIABLE,)))
+
+
+def taken_from(derived: Derived, module: Module, node: ast.AST, variables: frozenset[str]) -> Piece | None:
+    """Return the reading of one of these variables of the environment that a number is taken from; else `None`."""
+    found = (piece for piece in number_behind(derived, module, node) if _reads(*piece, variables))
+    return next(((place, top) for place, top in found if isinstance(top, ast.expr)), None)
+
+
+def number_behind(derived: Derived, module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+    """Yield an expression and those that it has its number from, as it is."""
     pending: list[tuple[Module, ast.AST]] = [(module, node)]
     seen: set[ast.AST] = set()
     while pending and len(seen) < _MOST:
@@ -25,17 +36,17 @@ def physical_number(derived: Derived, module: Module, node: ast.AST) -> Piece | 
         if top in seen:
             continue
         seen.add(top)
-        if isinstance(top, ast.Call | ast.Subscript) and _reads(place, top):
-            return place, top
+        yield place, top
         pending += list(_behind(derived, place, top))
-    return None
 
 
-def _reads(module: Module, node: ast.Call | ast.Subscript) -> bool:
-    """Return whether code asks for the variable: `os.environ[...]`, `os.environ.get(...)`, `os.getenv(...)`."""
+def _reads(module: Module, node: ast.AST, variables: frozenset[str]) -> bool:
+    """Return whether code asks for a variable: `os.environ[...]`, `os.environ.get(...)`, `os.getenv(...)`."""
+    if not isinstance(node, ast.Call | ast.Subscript):
+        return False
     asked = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
     of = node.value if isinstance(node, ast.Subscript) else node.func
-    is_name = isinstance(asked, ast.Constant) and asked.value == VARIABLE
+    is_name = isinstance(asked, ast.Constant) and asked.value in variables
     return is_name and module.text(of).rpartition("os.")[2] in ("environ", "environ.get", "getenv")
 
 
