@@ -214,7 +214,7 @@ class Steps:
             return tail, end
         if is_endless(loop):
             return [LOST], END
-        key = ("loop", name_of(loop), tuple(step.key for step in body))
+        key = ("loop", _turns_of(loop), tuple(step.key for step in body))
         return [Step(key, first.event, first.via), *tail], end
 
     def _try(self, item: Try, way: Way, local: bool) -> tuple[list[Step], str]:
@@ -243,6 +243,16 @@ def is_endless(loop: Loop) -> bool:
     if not isinstance(test, ast.Constant) or not test.value:
         return False
     return not any(isinstance(node, Exit) and node.kind in (RETURN, BREAK) for node in walk(loop.body))
+
+
+def _turns_of(loop: Loop) -> object:
+    """Return what tells two loops with the same waits apart: numbers of turns that are written out.
+
+    Of others nobody knows: one side may have told the other how often it calls.
+    """
+    asked = loop.node.iter if isinstance(loop.node, ast.For) else None
+    is_written = isinstance(asked, ast.Call) and asked.args and all(isinstance(a, ast.Constant) for a in asked.args)
+    return name_of(loop) if is_written else ""
 
 
 def name_of(node: Alt | Loop) -> object:

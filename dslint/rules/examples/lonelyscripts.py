@@ -247,3 +247,33 @@ if __name__ == "__main__":
     main()
 """
 )
+PARTS_TOLD = """\
+import torch.distributed as dist
+from mpi4py import MPI
+
+
+def load(path, size):
+    comm = MPI.COMM_WORLD
+    if comm.Get_rank() == 0:
+        data = open(path, "rb").read()
+        comm.bcast(len(data) // size + 1)
+        for start in range(0, len(data) + 1, size):
+            comm.bcast(data[start : start + size])
+    else:
+        count, data = comm.bcast(None), bytes()
+        for _ in range(count):
+            data += comm.bcast(None)
+    return data
+
+
+def restore(model, path):
+    if %s:
+        model.load_state_dict(load(path, 100))
+    for p in model.parameters():
+        dist.broadcast(p, 0)
+
+
+def main(model, path):
+    dist.init_process_group("nccl")
+    restore(model, path)
+"""

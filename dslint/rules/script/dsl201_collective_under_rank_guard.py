@@ -56,6 +56,7 @@ from dslint.rules.examples.lonelyscripts import (
     LIGHTNING_SAVE,
     LORA,
     METRICS,
+    PARTS_TOLD,
     REPORT,
     SAFE_SAVE,
     SEARCH,
@@ -217,6 +218,8 @@ def finish(model, path, is_main_process):
             "            dist.broadcast(request, 0)\n\n    if rank != 0:\n        work()\n    app.launch(answer)\n"
         },
     ),
+    good("rank 0 says how many parts come, and sends them", {"train.py": PARTS_TOLD % "path"}),
+    bad("what sends the parts runs on rank 0 only", {"train.py": PARTS_TOLD % "dist.get_rank() == 0"}, "train.py:21"),
     good(
         "a search on rank 0 that may end the job",
         {"train.py": SEARCH},
