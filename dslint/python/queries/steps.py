@@ -164,6 +164,8 @@ class Steps:
         orelse, else_end = self._block(alt.orelse.items, self._decided(way, alt, False), local)
         if then_end == else_end and [s.key for s in then] == [s.key for s in orelse]:
             return then, then_end
+        if RAISE in (then_end, else_end) and not (then if then_end == RAISE else orelse):
+            return (orelse, else_end) if then_end == RAISE else (then, then_end)  # who raises ends the job
         if alt.varies & LOST_BIT and any(s.event and "wraps-model" in s.event.tags for s in (*then, *orelse)):
             return [LOST], then_end if then_end == else_end else END  # who asks first wraps the model, here or before
         if alt.varies & RANKED and not self._is_alone(alt):

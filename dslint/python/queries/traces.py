@@ -52,6 +52,8 @@ class Partings:
     _seen: set[tuple[int, int]] = field(default_factory=set)
     _settled: set[int] = field(default_factory=set)
     _steps: Steps | None = None
+    # Whether the two ways that are compared have ever made other calls than each other.
+    _differs: bool = False
 
     @property
     def steps(self) -> Steps:
@@ -255,10 +257,17 @@ class Partings:
     def _compared(self, alt: Alt, chain: tuple[Block, ...], one: Way, other: Way, by_lanes: bool) -> Parting | None:
         """Compare both ways of a test up to where they meet again."""
         taken = dict(self.steps.taken)
+        self._differs = False
         found = self._followed(alt, chain, one, other, by_lanes)
-        if one.end == other.end and one.keys == other.keys and not one.keys:
+        if found is None and not self._differs and one.keys == other.keys:
             self.steps.taken = taken  # there was nothing to make up for
         return found
+
+    def _have_met(self, one: Way, other: Way) -> bool:
+        """Return whether two ways have made the same calls and go on at the same place."""
+        is_same = one.keys == other.keys
+        self._differs = self._differs or not is_same
+        return is_same and one.end == other.end
 
     def _followed(self, alt: Alt, chain: tuple[Block, ...], one: Way, other: Way, by_lanes: bool) -> Parting | None:
         local = self._is_local(chain)
@@ -269,7 +278,7 @@ class Partings:
         self.steps.extend(one, alt.then.items, local)
         self.steps.extend(other, alt.orelse.items, local)
         for block in reversed(chain):
-            if one.end == other.end and one.keys == other.keys:
+            if self._have_met(one, other):
                 return self._swapped(alt, chain, (one, other), by_lanes)
             if RAISE in (one.end, other.end):
                 return None
@@ -277,7 +286,7 @@ class Partings:
                 for item in block.items:
                     for way in (one, other):
                         self.steps.extend(way, [item], local)
-                    if one.end == other.end and one.keys == other.keys:
+                    if self._have_met(one, other):
                         return self._swapped(alt, chain, (one, other), by_lanes)
             elif block.kind == "final":
                 self._finally(block, (one, other), local)
