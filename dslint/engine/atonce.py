@@ -26,8 +26,8 @@ def at_once(job: Job, text: str, modules: Project | None, before: Iterable[Findi
 
     ``None`` where Python cannot read the script: its judgement ends there, and takes no time.
     """
-    from dslint.engine.judge import load
     from dslint.engine.libraryuses import of_libraries
+    from dslint.engine.scriptrules import load
     from dslint.parse.python import parse_ast
 
     kept = [finding for finding in before if finding.code not in _OF_READING]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from inspect import signature
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from dslint.core.profile import WALK, Profile, stage_of
 from dslint.core.source import SourceFile, Span
 from dslint.core.stopping import check_stop
 from dslint.engine.inputs import crash, top_of
+from dslint.engine.scriptrules import ScriptRule, load, may_apply, may_fire
 from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from dslint.python.files import Files
     from dslint.python.project import Project
     from dslint.python.search import Question
-    from dslint.rules.base import RuleMeta
-    from dslint.rules.libraryuses import LibraryUses
-    from dslint.rules.runs import RunQuery
-    from dslint.rules.walk import ScriptCheck
 
 # An interpretation leaves as much garbage as the parse of so many bytes.
 _INTERPRETED = 400_000
@@ -175,7 +171,8 @@ class _Look:
     def _judge(self, source: SourceFile) -> Iterable[Finding]:
         from dslint.parse.python import parse_ast
 
-        rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
+        job = self.job
+        rules = [rule for rule in map(load, job.plain) if may_apply(rule, job.path, job.context, job.raw)]
         rules = [replace(rule, check=None) if rule.meta.code + BY_RUN in self.job.codes else rule for rule in rules]
         of_runs = [rule for rule in rules if rule.query is not None]
         visitors = [rule for rule in rules if rule.check is not None]
@@ -320,61 +317,8 @@ class _Look:
             return [rule for rule in visitors if self._may_fire(rule, tree)]
 
     def _may_fire(self, rule: ScriptRule, tree: ast.Module) -> bool:
-        look = partial(_may_fire, rule, tree)
+        look = partial(may_fire, rule, tree)
         return look() if self.profile is None else self.profile.charged(rule.meta.code, "precheck", look)
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptRule:
-    """A loaded script rule. What it may define to spare a file the full parse:
-
-    A rule has a ``check``, a visitor of the syntax tree, a ``query``, which asks about the runs of the script, or
-    ``of_libraries``, which asks for what the script uses of libraries.
-    ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
-    bytes; ``precheck`` says it from the cheap syntax tree.
-    """
-
-    meta: RuleMeta
-    check: type[ScriptCheck] | None
-    applies: Callable[..., bool] | None
-    precheck: Callable[..., bool] | None
-    sees_bytes: bool = False
-    query: Callable[[RunQuery], Iterable[Finding]] | None = None
-    of_libraries: Callable[[LibraryUses], Iterable[Finding]] | None = None
-
-
-def load(code: str) -> ScriptRule:
-    """The script rule with this code."""
-    from dslint.rules.registry import project_version
-
-    return _load(code, project_version())
-
-
-@lru_cache(maxsize=2048)
-def _load(code: str, _: int) -> ScriptRule:
-    from dslint.rules.registry import load_rule
-
-    module = load_rule(code).module
-    precheck = getattr(module, "precheck", None)
-    applies = getattr(module, "applies", None)
-    sees_bytes = applies is not None and len(signature(applies).parameters) > 2
-    check, query = getattr(module, "Check", None), getattr(module, "query", None)
-    return ScriptRule(module.META, check, applies, precheck, sees_bytes, query, getattr(module, "of_libraries", None))
-
-
-def _applies(rule: ScriptRule, job: Job) -> bool:
-    try:
-        known = (job.path, job.context, job.raw) if rule.sees_bytes else (job.path, job.context)
-        return rule.applies is None or rule.applies(*known)
-    except Exception:
-        return True  # a first look that fails proves nothing
-
-
-def _may_fire(rule: ScriptRule, tree: ast.Module) -> bool:
-    try:
-        return rule.precheck is None or rule.precheck(tree)
-    except Exception:
-        return True
 
 
 def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job, modules: Project | None) -> list[Finding]:

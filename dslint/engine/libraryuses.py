@@ -13,7 +13,8 @@ from dslint.engine.inputs import crash
 
 if TYPE_CHECKING:
     from dslint.core.source import SourceFile
-    from dslint.engine.judge import Job, ScriptRule
+    from dslint.engine.judge import Job
+    from dslint.engine.scriptrules import ScriptRule
     from dslint.python.project import Project
     from dslint.python.uses.objects import Ancestry
 

@@ -13,6 +13,7 @@ from dslint.python.varies import DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.data.passes import goes_over_models
 from dslint.rules.data.trainingloaders import PARALLEL
 from dslint.rules.data.undivided import ITERABLE, asks_for_rank, is_blind
+from dslint.rules.ranks.everyrank import every_rank_comes
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import instances
 
@@ -53,22 +54,21 @@ def whole_evaluations(run: RunQuery) -> Iterator[Evaluation]:
 def repeated_evaluations(run: RunQuery) -> Iterator[tuple[Happening, Loop]]:
     """Yield each loader whose items every rank evaluates, whatever becomes of the results, with the loop."""
     loaders = _whole_loaders(run)
-    full = run.machine.worlds.full
     told: set[ast.AST] = set()
-    for _, tree in run.trees() if loaders else ():
-        for loop in walk(tree):
-            if not isinstance(loop, Loop) or not _evaluates(loop):
-                continue
+    for event, around in (pair for order in run.ordered for pair in order) if loaders else ():
+        if "forward" not in event.tags or not every_rank_comes(run, event, around, run.machine.worlds.full):
+            continue
+        for loop in (node for node in around if isinstance(node, Loop)):
             made = loop.items or {atom.node for atom in instances(loop.subject)}
-            if made and made <= loaders.keys() and not made & told and _is_on_all(loop, full):
+            if (
+                made
+                and made <= loaders.keys()
+                and not made & told
+                and _evaluates(loop)
+                and not asks_for_rank(loop.node)
+            ):
                 told |= made
                 yield from ((loaders[node], loop) for node in made)
-
-
-def _is_on_all(loop: Loop, full: int) -> bool:
-    """Return whether all ranks run the model in every turn of a loop that says nothing of the rank."""
-    forwards = [node for node in walk(loop.body) if isinstance(node, Event) and "forward" in node.tags]
-    return not asks_for_rank(loop.node) and all(e.lanes == full and not e.varies & RANKED for e in forwards)
 
 
 def shared_evaluations(run: RunQuery, loaders: dict[ast.AST, Happening]) -> Iterator[Evaluation]:

@@ -78,6 +78,7 @@ from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.ranks import parted
 from dslint.rules.ranks.loneflags import lone_flags
 from dslint.rules.ranks.lonelycalls import since
+from dslint.rules.ranks.syncedmetrics import is_synced_metric
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
@@ -117,8 +118,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
     """Yield the tests of own data that decide over collectives."""
     for parting in parted.partings(run, of_releases=True):
         test = parted.test_node(parting)
-        release = since(run, parting.event)
-        if release is None:
+        if (release := since(run, parting.event)) is None or is_synced_metric(run, parted.origin(run, parting)):
             continue
         if not parted.is_about_data(parting) or parting.order or any(map(is_batch_size, _expressions(parting))):
             continue
