@@ -274,3 +274,44 @@ def test_libraries_are_no_question_outside_of_themselves() -> None:
     assert is_library("/p/train.py", "os")
     assert not is_library("/p/src/accelerate/utils.py", "accelerate.state")
     assert not is_library("/p/train.py", ".torch")
+
+
+STARTS = """\
+import torch.distributed as dist
+
+def setup():
+    dist.init_process_group("nccl")
+"""
+TRAINS = """\
+from kit import setup
+from loop import Loop
+
+def main(path):
+    setup()
+    Loop(path).load()
+
+if __name__ == "__main__":
+    main(input())
+"""
+LOOP = """\
+import torch
+from torch import distributed as net
+
+class Loop:
+    def __init__(self, path):
+        self.path = path
+
+    def load(self):
+        if net.get_rank() == 0:
+            net.barrier()
+"""
+
+
+@pytest.mark.parametrize(("kit", "place"), [(STARTS, "loop.py:10"), ("def setup():\n    print()\n", "")])
+def test_a_run_begins_in_what_a_script_imports(project: Path, kit: str, place: str) -> None:
+    """The script has no word for the start of several ranks: its imports are asked."""
+    for name, text in (("kit.py", kit), ("train.py", TRAINS), ("loop.py", LOOP)):
+        (project / name).write_text(text, "utf-8")
+    settings = make_settings({"cache": False, "jobs": 1, "select": ("DSL201",)}, Path())
+    found = [str(f.location) for f in check_paths(["train.py"], settings).findings]
+    assert found == ([place] if place else [])
