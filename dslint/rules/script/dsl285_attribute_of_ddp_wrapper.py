@@ -14,7 +14,7 @@ reduce gradients.
 **When it stays quiet.** An attribute that the script sets on the wrapper; a test of `hasattr` or `isinstance`, or a
 `try`, around it; a method of a class that may run before the one that wraps; where the same name may hold the bare
 model, any test of how the run is distributed around it; after `accelerator.prepare` in a script that knows DeepSpeed or
-FSDP, whose wrappers hand attributes on; one process.
+FSDP, or beside a YAML file of accelerate that chooses them: these wrappers hand attributes on; one process.
 
 A warning after `prepare`, whose wrapper the launch chooses; an error where the script names DDP.
 
@@ -32,6 +32,7 @@ from dslint.python import formulas
 from dslint.python.events import Alt, Call, Event, Node, Try, events, walk
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.names.settingfiles import sections_with
 from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.trackers import is_tracker
@@ -57,6 +58,7 @@ _KNOWS = re.compile(
     r"distributed|ddp|world|wrap|parallel|n_?gpu|gpus|num_proc|multi|rank\s*[!=>]+\s*-1|is_initialized|device_count|launcher",
     re.I,
 )
+_HAND_ON = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
 _OTHER_WRAPPERS = re.compile(r"deepspeed|fsdp|FullySharded|megatron", re.I)
 
 
@@ -82,7 +84,7 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
     maker = run.makers.get(wrapper)
     if maker is None or not any(event.node is maker.node for event in events(found.entry.tree)):
         return True  # a method that may run before the one that wraps
-    if wrapper.cls == _PREPARED and any(module.search(_OTHER_WRAPPERS) for module in run.machine.program.modules()):
+    if wrapper.cls == _PREPARED and _has_other_wrapper(run):
         return True
     calls = [at for at, node in enumerate(found.around) if isinstance(node, Call)]
     near = found.around[calls[-1] + 1 :] if calls else found.around
@@ -98,6 +100,14 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
     read = found.event.node
     base = read.value if isinstance(read, ast.Attribute) else None
     return _is_chosen(found) or is_unwrapped(run, found.event.module, base)
+
+
+def _has_other_wrapper(run: RunQuery) -> bool:
+    """Return whether the script or a YAML file of accelerate chooses a wrapper that hands attributes on."""
+    if any(module.search(_OTHER_WRAPPERS) for module in run.machine.program.modules()):
+        return True
+    chosen = sections_with(run, "distributed_type", "distributed_type")
+    return any(section.data["distributed_type"] in _HAND_ON for section in chosen)
 
 
 def _choosing(found: Happening, maker: Event) -> list[Node]:
@@ -280,6 +290,10 @@ EXAMPLES = (
     good(
         "a script that may run with DeepSpeed",
         {"tools.py": _TOOLS, "train.py": "import deepspeed\n" + _ACCELERATE % "unet"},
+    ),
+    good(
+        "accelerate is told to shard",
+        {"tools.py": _TOOLS, "train.py": _ACCELERATE % "unet", "acc/fsdp.yaml": "distributed_type: FSDP\n"},
     ),
     good("one process", {"train.py": _MAIN % ("DDP(net)", "pass", _LOSS)}, world_size=1),
 )
