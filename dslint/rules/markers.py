@@ -42,7 +42,7 @@ ENTRY = (
     r"|accelerator\.prepare\(|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )
 # A script that people start, whose run begins in something that it imports: what shows that it does.
-MAIN = r"(?m:^if __name__\s*==)"
+MAIN = r"(?m:^[ \t]*if __name__\s*==)"
 STARTS = (
     r"init_process_group\(|DistributedDataParallel\(|\bDDP\(|deepspeed\.init|FullyShardedDataParallel\(|\bFSDP\("
     r"|fully_shard\(|\bAccelerator\(|\bFabric\(|DistributedSampler\(|Trainer\("
