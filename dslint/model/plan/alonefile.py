@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dslint.core.source import Location, SourceFile
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.localrank import adds_local_rank
 from dslint.model.plan.parser.options import ARGUMENT_FILES, ScriptParser
 from dslint.model.workspace import Workspace
 from dslint.python.source import Module, read
@@ -15,7 +16,6 @@ from dslint.python.source import Module, read
 _READS = ("parse_yaml_file", "parse_json_file", "parse_dict")
 # The text takes words away from the command line before it counts them.
 _TAKES_AWAY = re.compile(r"sys\.argv\.(?:remove|pop)|sys\.argv(?:\[[^\]]*\])?\s*=(?!=)|del sys\.argv")
-_LEGACY = "torch.distributed.launch"
 
 
 def file_not_alone(command: LaunchCommand, parser: ScriptParser | None, workspace: Workspace) -> Location | None:
@@ -25,17 +25,8 @@ def file_not_alone(command: LaunchCommand, parser: ScriptParser | None, workspac
     words = command.script_args
     if len(words) != 1 or not (words[0].text or "").endswith(ARGUMENT_FILES) or command.may_hide_flags():
         return None
-    return workspace.memo("file alone", parser.location.path, _tested) if adds_local_rank(command) else None
-
-
-def adds_local_rank(command: LaunchCommand) -> bool:
-    """The launcher puts ``--local_rank=N`` before the words of the script."""
-    if command.launcher == "deepspeed":
-        launcher = command.launcher_flag("--launcher")
-        is_own = launcher is None or (launcher.value is not None and launcher.value.text == "pdsh")
-        return is_own and command.launcher_flag("--no_local_rank") is None and not command.hides_options
-    is_legacy = any(word.text == _LEGACY for word in command.words)
-    return is_legacy and command.launcher_flag("--use_env") is None and not command.hides_options
+    is_passed = adds_local_rank(command) and not command.hides_options
+    return workspace.memo("file alone", parser.location.path, _tested) if is_passed else None
 
 
 def _tested(source: SourceFile) -> Location | None:

@@ -11,6 +11,7 @@ from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand, Word
+from dslint.model.launch.localrank import is_legacy_launch
 from dslint.model.launch.openmmlab import convention_of
 from dslint.model.plan.alonefile import file_not_alone
 from dslint.model.plan.arguments import passed_arguments, run_consumer
@@ -75,9 +76,6 @@ from dslint.parse.data import DataDoc
 
 if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
-
-# What torchrun was before.
-LEGACY = "torch.distributed.launch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ class RunPlan:
     @property
     def is_legacy(self) -> bool:
         """``python -m torch.distributed.launch``."""
-        return self.command.launcher == "torchrun" and any(w.text == LEGACY for w in self.command.words)
+        return self.command.launcher == "torchrun" and is_legacy_launch(self.command)
 
     @property
     def refused(self) -> tuple[Problem, ...]:

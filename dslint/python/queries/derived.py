@@ -105,16 +105,13 @@ class Derived:
 
     def scopes(self, module: Module, node: ast.AST) -> list[ast.AST]:
         """Return the functions around a node, innermost first, and the module."""
-        around = self._around(module)
-        found, at = [], around.get(id(node))
+        found: list[ast.AST] = []
+        at = module.parents.get(node)
         while at is not None:
-            found.append(at)
-            at = around.get(id(at))
+            function = module.function(at)
+            found.append(function or module.tree)
+            at = module.parents.get(function) if function is not None else None
         return found or [module.tree]
-
-    def _around(self, module: Module) -> dict[int, ast.AST]:
-        """Return the innermost function (or the module) around each node."""
-        return module.once(_functions_around)
 
     @cached_property
     def _assignments(self) -> dict[int, dict[str, list[ast.expr | ast.stmt]]]:
@@ -134,18 +131,6 @@ class Derived:
         """Yield what fields, options, functions and names of modules of that name are given."""
         for module in self._modules:
             yield from ((module, value) for value in module.once(_values_by_name).get(name, ()))
-
-
-def _functions_around(module: Module) -> dict[int, ast.AST]:
-    found: dict[int, ast.AST] = {}
-    pending: list[tuple[ast.AST, ast.AST]] = [(module.tree, module.tree)]
-    while pending:
-        node, scope = pending.pop()
-        inner = node if isinstance(node, _FUNCTIONS) else scope
-        for child in ast.iter_child_nodes(node):
-            found[id(child)] = inner
-            pending.append((child, inner))
-    return found
 
 
 def _own(piece: ast.expr | ast.stmt) -> Iterator[ast.AST]:

@@ -105,17 +105,15 @@ def _library(module: Module, node: ast.Call) -> str:
 def _own_generator(run: RunQuery, module: Module, node: ast.expr) -> list[Piece] | None:
     """Return what a generator is made of, where all code that makes it gives it a seed; else nothing."""
     pieces: list[Piece] = [(m, n) for m, n in run.derived.of(module, [node]) or []]
-    makes = [n for _, p in pieces for n in ast.walk(p) if isinstance(n, ast.Call) and _MAKES.fullmatch(_text(n.func))]
+    makes = [
+        n for _, p in pieces for n in ast.walk(p) if isinstance(n, ast.Call) and _MAKES.fullmatch(ast.unparse(n.func))
+    ]
     return pieces if makes and all(n.args or n.keywords for n in makes) else None
-
-
-def _text(node: ast.AST) -> str:
-    return ast.unparse(node)
 
 
 def needs_base_seed(drawn: Drawn) -> bool:
     """Return whether the seed that a loader gives to its workers decides over a draw."""
-    return bool(drawn.library) or any(_BASE_SEED.search(_text(node)) for _, node in drawn.seeds)
+    return bool(drawn.library) or any(_BASE_SEED.search(ast.unparse(node)) for _, node in drawn.seeds)
 
 
 def common_start(run: RunQuery, loader: Event) -> Event | None:
@@ -142,7 +140,7 @@ def _is_own_seed(run: RunQuery, event: Event) -> bool:
         return True
     node = event.node
     pieces = run.derived.of(event.module, node.args) if isinstance(node, ast.Call) else None
-    return pieces is None or any(is_own(part) or "initial_seed" in _text(part) for _, part in pieces)
+    return pieces is None or any(is_own(part) or "initial_seed" in ast.unparse(part) for _, part in pieces)
 
 
 def _seeded_alike(run: RunQuery, library: str) -> Event | None:

@@ -34,6 +34,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.core.source import Location
 from dslint.model.context import Context, VersionFact
+from dslint.model.launch.localrank import LEGACY, adds_local_rank, is_legacy_launch
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.runplan import RunPlan
 from dslint.model.versions.resolve import covers
@@ -151,7 +152,6 @@ EXAMPLES = (
 )  # fmt: skip
 
 _DECLARE = 'Declare `parser.add_argument("--local_rank", "--local-rank", type=int, default=-1)`'
-_LEGACY = "torch.distributed.launch"
 # torch 2.0 needs Python 3.8.
 _OLD_PYTHON = re.compile(r"(?:^|/)python(?:2|3\.[0-7]$)")
 
@@ -162,32 +162,26 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     if found is None or command.script is None:
         return
     if command.launcher == "deepspeed":
-        launcher = command.launcher_flag("--launcher")
-        other = launcher is not None and (launcher.value is None or launcher.value.text != "pdsh")
-        if "--local_rank" not in found.accepts and not command.launcher_flag("--no_local_rank") and not other:
+        if "--local_rank" not in found.accepts and adds_local_rank(command):
             yield _refused(plan, found, "the deepspeed launcher", "--local_rank", None)
-    elif _is_legacy(plan):
-        if command.launcher_flag("--use_env") is None:
+    elif is_legacy_launch(command):
+        if adds_local_rank(command):
             yield from _legacy(plan, found, context.libraries.get("torch") or VersionFact())
     elif command.script_flag("--local_rank") is None and not command.may_hide_flags():
         yield from _never_passed(plan, found)
 
 
-def _is_legacy(plan: RunPlan) -> bool:
-    return any(word.text == _LEGACY for word in plan.command.words)
-
-
 def _legacy(plan: RunPlan, found: LocalRank, torch: VersionFact) -> Iterator[Finding]:
     """``--local-rank=N`` since torch 2.0, ``--local_rank=N`` before."""
     if not found.accepts:
-        yield _refused(plan, found, f"`{_LEGACY}`", "--local-rank", None)
+        yield _refused(plan, found, f"`{LEGACY}`", "--local-rank", None)
     elif "--local-rank" not in found.accepts:
         is_new = covers(torch, ">=2.0", "torch") if torch.is_known else "maybe"
         if any(_OLD_PYTHON.search(word.text or "") for word in plan.command.words):
             is_new = "no"
         if is_new != "no":
             severity = None if is_new == "yes" else Severity.WARNING
-            yield _refused(plan, found, f"`{_LEGACY}`", "--local-rank", severity)
+            yield _refused(plan, found, f"`{LEGACY}`", "--local-rank", severity)
 
 
 def _refused(plan: RunPlan, found: LocalRank, launcher: str, flag: str, severity: Severity | None) -> Finding:

@@ -84,8 +84,6 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
     maker = run.makers.get(wrapper)
     if maker is None or not any(event.node is maker.node for event in events(found.entry.tree)):
         return True  # a method that may run before the one that wraps
-    if wrapper.cls == _PREPARED and _has_other_wrapper(run):
-        return True
     calls = [at for at, node in enumerate(found.around) if isinstance(node, Call)]
     near = found.around[calls[-1] + 1 :] if calls else found.around
     if any(isinstance(node, Try) and _catches(node, node in near) for node in found.around):
@@ -99,7 +97,8 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
         return True  # the same test decides how the model is wrapped
     read = found.event.node
     base = read.value if isinstance(read, ast.Attribute) else None
-    return _is_chosen(found) or is_unwrapped(run, found.event.module, base)
+    is_right = _is_chosen(found) or is_unwrapped(run, found.event.module, base)
+    return is_right or (wrapper.cls == _PREPARED and _has_other_wrapper(run))
 
 
 def _has_other_wrapper(run: RunQuery) -> bool:
