@@ -43,13 +43,13 @@ class Supposed:
     """A run in which somebody passes options that no command passes; the lines behind them, with the option."""
 
     query: RunQuery
-    lines: dict[int, str]
+    lines: dict[tuple[str, int], str]
 
     def told(self, ask: Callable[[RunQuery], Iterable[Finding]]) -> Iterator[Finding]:
         """Yield the findings of a rule that stand plainly behind such an option."""
         for finding in ask(self.query):
-            option = self.lines.get(finding.location.region.line)
-            if option is not None and finding.location.path == self.query.path:
+            option = self.lines.get((finding.location.path, finding.location.region.line))
+            if option is not None:
                 words = assumed("option-is-passed", option)
                 yield replace(finding, assumptions=(*finding.assumptions, words))
 
@@ -156,7 +156,8 @@ def as_started(findings: Iterable[Finding], runs: Sequence[Run], codes: frozense
     dead = _dead_lines(runs)
     kept = []
     for finding in findings:
-        option = dead.get(finding.location.region.line) if finding.code in codes else None
+        place = (finding.location.path, finding.location.region.line)
+        option = dead.get(place) if finding.code in codes else None
         if option:
             words = assumed("option-is-passed", option)
             kept.append(replace(finding, assumptions=tuple(dict.fromkeys((*finding.assumptions, words)))))
@@ -165,16 +166,16 @@ def as_started(findings: Iterable[Finding], runs: Sequence[Run], codes: frozense
     return kept
 
 
-def _dead_lines(runs: Sequence[Run]) -> dict[int, str]:
+def _dead_lines(runs: Sequence[Run]) -> dict[tuple[str, int], str]:
     """The lines of branches whose test no run passes, with the option that all commands leave out in it, if any."""
-    lines: dict[int, str] = {}
-    for body, option in _dead(runs):
+    lines: dict[tuple[str, int], str] = {}
+    for module, body, option in _dead(runs):
         for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1):
-            lines.setdefault(line, option)
+            lines.setdefault((module.path, line), option)
     return lines
 
 
-def _dead(runs: Sequence[Run]) -> Iterator[tuple[list[ast.stmt], str]]:
+def _dead(runs: Sequence[Run]) -> Iterator[tuple[Module, list[ast.stmt], str]]:
     trees = {entry.node for run in runs for entry in run.query.entries if entry.kind == "script"}
     if len(trees) != 1 or not all(run.launches for run in runs):
         return
@@ -183,12 +184,12 @@ def _dead(runs: Sequence[Run]) -> Iterator[tuple[list[ast.stmt], str]]:
         for number, sides in run.query.machine.taken.items():
             taken[number] = taken.get(number, 0) | sides
     left = {name for run in runs for launch in run.launches for name in launch.left}
-    for node in ast.walk(trees.pop()):
-        sides = taken.get(id(node), 3)
-        if isinstance(node, ast.If) and sides in (1, 2):
-            body = node.orelse if sides == 1 else node.body
+    for module in runs[0].query.machine.program.ran():
+        for node in module.nodes_of(ast.If):
+            sides = taken.get(id(node), 3)
+            body = node.orelse if sides == 1 else node.body if sides == 2 else []
             if body:
-                yield body, next((name for name in sorted(names_in(node.test)) if name in left), "")
+                yield module, body, next((name for name in sorted(names_in(node.test)) if name in left), "")
 
 
 def supposed(
@@ -200,10 +201,9 @@ def supposed(
     """
     query = runs[0].query
     relevance = query.machine.program.relevance(query.machine)
-    module = Module(source, tree)
     options = {
         option
-        for body, option in _dead(runs)
+        for module, body, option in _dead(runs)
         if option and (_MACHINES.search(option) or any(relevance.of(n, module) for n in body))
     }
     if not options:
@@ -212,4 +212,4 @@ def supposed(
     launch = replace(known, left={name: fact for name, fact in known.left.items() if name not in options})
     context = _context(job.context, launch)
     found = run_queries(replace(job, context=context), source, tree, modules, launch)
-    return Supposed(found, {line: option for line, option in _dead_lines(runs).items() if option})
+    return Supposed(found, {at: option for at, option in _dead_lines(runs).items() if option})

@@ -216,6 +216,48 @@ def test_a_mistake_behind_an_option_that_nobody_passes_is_likely(
     assert finding.assumptions == (assumed("option-is-passed", name),)
 
 
+LOOP = """\
+import torch.distributed as dist
+
+
+class Loop:
+    def __init__(self, {given}, chief):
+        self.skip, self.chief = {skip}, chief
+
+    def restore(self):
+        if self.skip:
+            if self.chief:
+                dist.barrier()
+"""
+MAKING = """\
+    dist.init_process_group("nccl")
+    loop = {made}
+    loop.restore()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "made", "given", "skip"),
+    [
+        ("from loops import Loop", "Loop(args, dist.get_rank() == 0)", "args", "args.skip"),
+        ("import loops", "loops.Loop(args.skip, dist.get_rank() == 0)", "skip", "skip"),
+        ("from loops import *", "Loop(chief=not dist.get_rank(), skip=args.skip)", "skip=False", "skip"),
+    ],
+)
+def test_so_is_one_in_an_imported_module(tmp_path: Path, how: str, made: str, given: str, skip: str) -> None:
+    files = {
+        "train.py": f"import argparse\nimport torch.distributed as dist\n{how}\n" + ARGPARSE + MAKING.format(made=made),
+        "loops.py": LOOP.format(given=given, skip=skip).replace("skip=False, chief", "chief, skip=False"),
+        "train.sh": f"{RUN}\n",
+    }
+    (finding,) = found(tmp_path, files)
+    assert finding.location.path.endswith("loops.py")
+    assert finding.assumptions == (assumed("option-is-passed", "skip"),)
+
+
 FROM_FILE = """\
 def main():
     parser = argparse.ArgumentParser()
