@@ -9,6 +9,7 @@ from dslint.python import (
     dictionaries,
     expressions,
     formulas,
+    memory,
     paths,
     ragged,
     ranknames,
@@ -61,6 +62,7 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
         type_ = _result_type(op, kinds, left, right)
         return scalar(m, (left, right), type_, (op, _numbers(left, right)))
     made = m.thing(node, "result of an operation", (left, right), _tensor(m, left, right))
+    memory.computed(m, (left, right), made, node)
     terms = _numbers(left, right)
     if terms is not None:
         m.computed[made.number] = (op, terms)

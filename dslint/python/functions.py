@@ -8,8 +8,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, effects, higher, jsontexts, paths, ragged, reflection, shares, turns
-from dslint.python.binding import Arguments, BoundArguments
+from dslint.python import (
+    collected,
+    containers,
+    effects,
+    higher,
+    jsontexts,
+    memory,
+    paths,
+    ragged,
+    reflection,
+    shares,
+    turns,
+)
+from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.eventtags import is_plain_tensor
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.happenings import noted_event
@@ -230,8 +242,8 @@ def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     row = m.libraries.function("torch.tensor")
     if row is not None and not is_plain_tensor(row, arguments.keywords):
         noted_event(m, row, BoundArguments(dict(arguments.keywords)), None, made, node)
-    if "device" in arguments.keywords and isinstance(made.single, Instance):
-        m.devices[made.single] = arguments.keywords["device"]
+    if row is not None:
+        memory.called(m, row, bind(row.parameters, arguments), None, made, node)
     items = containers.exact_items(m, value)
     held = items[0] if items is not None and len(items) == 1 else value
     if all(isinstance(a, Const | PerRank) for a in held.atoms) and held.atoms:

@@ -188,6 +188,7 @@ class Heap:
         self.parts: dict[Instance, Instance] = {}  # of which unknown object something is an item
         self.restarts: set[ast.AST] = set()  # what made the loaders that generators begin anew, as often as they end
         self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
+        self.hosted: dict[Instance, tuple[Module, ast.AST] | None] = {}  # what lies on the host (`memory.py`)
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
         self.tries: list[tuple[int, list[Outcome]]] = []
         self.split: tuple[Module, ast.AST] | None = None  # the test whose ways meet just now

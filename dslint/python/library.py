@@ -12,6 +12,7 @@ from dslint.python import (
     commandlines,
     configdicts,
     durations,
+    memory,
     orders,
     parameters,
     paths,
@@ -189,8 +190,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
                 m, row, [base, *arguments.positional] if base is not None else arguments.positional, result, node
             )
     result = ragged.called(m, row, bound, base, result, node)
-    if "on_host" in row.extra and "device" in bound.given and isinstance(result.single, Instance):
-        m.devices[result.single] = bound.given["device"]
+    memory.called(m, row, bound, base, result, node)
     lanes = lanes_of_call(m, row, place, result)
     order, seed = orders.drawn(m, row, bound, receiver)
     parameters.note_copy(m, row, base, result)

@@ -14,8 +14,8 @@ on every rank, often as late as at the end of the first epoch. With gloo, or wit
 `"cpu:gloo,cuda:nccl"`.
 
 **When it stays quiet.** Another group is passed; the backend is not certainly NCCL alone; the tensor may have been
-moved, or came from elsewhere; a default device is set; a tensor made of another one, which keeps its device; fields of
-objects, which may be moved together.
+moved, or came from elsewhere; a default device is set; a tensor made of another one, which keeps its device; buffers and
+parameters, which move with their module.
 
 **Evidence.** Two ranks, torch 2.13, a group whose only backend is for CUDA tensors: `RuntimeError: No backend type
 associated with device type cpu` on both; with a backend for each device the sum is right.
@@ -213,6 +213,35 @@ def main():
 if __name__ == "__main__":
     main()
 """
+_KEPT = """\
+import torch
+import torch.distributed as dist
+
+
+class Errors:
+    def __init__(self):
+        self.kept = []
+
+    def update(self, found, wanted):
+        error = (found - wanted).square().mean(dim=1)
+        self.kept.append(error.detach()%s)
+
+    def result(self):
+        errors = torch.cat(self.kept)%s
+        parts = [torch.empty_like(errors) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, errors.contiguous())
+        self.kept.clear()
+        return torch.cat(parts).mean()
+
+
+def main(model, loader):
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_node_local_rank())
+    errors = Errors()
+    for batch in loader:
+        errors.update(model(batch["x"].cuda()), batch["y"].cuda())
+    print(errors.result())
+"""
 _NCCL = 'dist.init_process_group("nccl")'
 
 _STATISTICS = """\
@@ -273,13 +302,17 @@ def _files(meter: tuple[str, str, str] = ("", "", ""), group: str = _NCCL) -> di
 EXAMPLES = (
     bad("a meter of another file", _files(), "meter.py:15 error"),
     bad("the number of items of a tensor, to pad to the largest part",
-        {"train.py": (_STOP % "").replace("torch.zeros(1)", "torch.tensor(number.numel())")}, "train.py:9 error"),
+        {"train.py": (_STOP % "").replace("torch.zeros(1)", "torch.tensor(number.numel())").replace(
+            "range(10)", "torch.arange(10).cuda()")}, "train.py:9 error"),
     bad("what a function has counted",
         {"train.py": (_STOP % "").replace("flag = torch.zeros(1)",
          "found = 0\n    for each in range(number):\n        found = found + 1\n    flag = torch.tensor(found / 2)")},
         "train.py:12 error"),
     bad("the size of a tensor",
         {"train.py": (_STOP % "").replace("torch.zeros(1)", "torch.tensor([number.size(0) + 1])")}, "train.py:9 error"),
+    bad("errors are kept on the host, joined and gathered", {"train.py": _KEPT % (".cpu()", "")}, "train.py:16 error"),
+    good("moved back before they are gathered", {"train.py": _KEPT % (".cpu()", ".cuda()")}),
+    good("kept where they are", {"train.py": _KEPT % ("", "")}),
     good("a tensor of a type of the GPU",
         {"train.py": (_STOP % "").replace("torch.zeros(1)", "torch.cuda.DoubleTensor([1.0])")}),
     good("a sum of tensors",
@@ -320,7 +353,13 @@ EXAMPLES = (
     good("a group of gloo", _files(("", "", ", group=dist.new_group(backend='gloo')"))),
     good("both backends", _files(group='dist.init_process_group("cpu:gloo,cuda:nccl")')),
     good("a backend for each device", _files(group="dist.init_process_group()")),
-    good("made of another tensor", {"train.py": (_STOP % "").replace("torch.zeros(1)", "torch.tensor(number)")}),
+    good("made of another tensor", {"train.py": (_STOP % "").replace("torch.zeros(1)", "torch.tensor(number)").replace(
+        "range(10)", "torch.arange(10, device='cuda')")}),
+    bad("made of a number that a caller passes", {
+        "train.py": (_STOP % "").replace("torch.zeros(1)", "torch.tensor(number)")}, "train.py:9 error"),
+    bad("by way of another variable",
+        {"train.py": (_STOP % "").replace("    dist.broadcast(flag", "    told = flag\n    dist.broadcast(told")},
+        "train.py:10 error"),
     good("new tensors lie on the GPU",
          _files(group='torch.set_default_device("cuda")\n    dist.init_process_group("nccl")')),
 )  # fmt: skip

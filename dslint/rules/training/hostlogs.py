@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dslint.python.events import Event
 from dslint.python.source import Module
-from dslint.python.values import Instance, Value
+from dslint.python.values import Value
 from dslint.rules.ranks.hosttensors import HostTensors
 from dslint.rules.runs import RunQuery
 from dslint.rules.training.lightnings import has_several, strategy_words, trainers
@@ -67,26 +67,13 @@ def host_logs(run: RunQuery, tensors: HostTensors) -> Iterator[tuple[Event, Even
             continue
         places: list[tuple[Module, ast.AST]] = []
         places += [place for value in _values(event) for place in tensors.places(value)]
-        places += [place for node in _dictionaries(event) for place in _items(run, tensors, node)]
+        places += [place for value in _values(event) for place in tensors.items(value)]
         if places:
             yield event, made[0], *places[0]
 
 
 def _values(event: Event) -> list[Value]:
     return [event.arguments[name] for name in _NAMES if name in event.arguments]
-
-
-def _dictionaries(event: Event) -> list[ast.Dict | ast.DictComp]:
-    nodes = [atom.node for value in _values(event) for atom in value.atoms if isinstance(atom, Instance)]
-    return [node for node in nodes if isinstance(node, ast.Dict | ast.DictComp)]
-
-
-def _items(run: RunQuery, tensors: HostTensors, node: ast.Dict | ast.DictComp) -> Iterator[tuple[Module, ast.AST]]:
-    """Yield what a dictionary holds that certainly lies on the host, as the dictionary is written."""
-    values = [node.value] if isinstance(node, ast.DictComp) else node.values
-    for module in _modules(run):
-        if module.holds(node):
-            yield from ((module, v) for v in values if isinstance(v, ast.Call) and tensors.is_on_host(module, v))
 
 
 def is_on_gpus(run: RunQuery, trainer: Event) -> bool:
