@@ -87,6 +87,7 @@ ASSUMPTIONS = (
         "files of a fixed name",
         "the same on all machines; whether a file is there, listings, sizes and times are each machine's own",
         "training jobs share their storage",
+        "the folder is one that all machines share",
     ),
     Assumption(
         "even-loaders",

@@ -14,8 +14,8 @@ on every rank, often as late as at the end of the first epoch. With gloo, or wit
 `"cpu:gloo,cuda:nccl"`.
 
 **When it stays quiet.** Another group is passed; the backend is not certainly NCCL alone; the tensor may have been
-moved, or came from elsewhere; a default device is set; a tensor made of another one, which keeps its device; buffers and
-parameters, which move with their module.
+moved, or came from elsewhere; a default device is set; a tensor made of another one, which keeps its device; buffers
+and parameters, which move with their module.
 
 **Evidence.** Two ranks, torch 2.13, a group whose only backend is for CUDA tensors: `RuntimeError: No backend type
 associated with device type cpu` on both; with a backend for each device the sum is right.
