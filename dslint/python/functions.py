@@ -11,6 +11,7 @@ from typing import Any
 from dslint.python import (
     collected,
     containers,
+    dictionaries,
     effects,
     higher,
     jsontexts,
@@ -41,6 +42,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    Written,
     const,
     one,
     unknown,
@@ -231,6 +233,24 @@ def _truth(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     return truth_value(m, value) if value is not None else const(False)
 
 
+def _collated(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """`default_collate(samples)`: a batch of the form of a sample, as long as the samples are many on this rank."""
+    given = _first(arguments)
+    why = ragged.joined(m, given, node) if m.collates else None
+    if given is None or why is None:
+        return None
+    sample = containers.element(m, given, node).single
+    if isinstance(sample, Tuple):
+        return one(Tuple(tuple(ragged.copied(m, node, (at, m.frame.id), why) for at in range(len(sample.items)))))
+    if not isinstance(sample, Instance) or sample.cls != "builtins.dict":
+        return None
+    parts = {
+        str(key): ragged.copied(m, node, (str(key), m.frame.id), why) for key in dictionaries.known_keys(m, sample)
+    }
+    place = one(Written(node, node))
+    return dictionaries.made_of(m, node, [(const(key), value, place) for key, value in parts.items()])
+
+
 def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     """`torch.tensor(x)`: a tensor that holds what `x` holds, a constant for each rank included."""
     from dslint.python.heap import CONTENT
@@ -242,7 +262,7 @@ def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     row = m.libraries.function("torch.tensor")
     if row is not None and not is_plain_tensor(row, arguments.keywords):
         noted_event(m, row, BoundArguments(dict(arguments.keywords)), None, made, node)
-    if row is not None:
+    if row is not None and row.parameters is not None:
         memory.called(m, row, bind(row.parameters, arguments), None, made, node)
     items = containers.exact_items(m, value)
     held = items[0] if items is not None and len(items) == 1 else value
@@ -347,6 +367,7 @@ FUNCTIONS: dict[str, Special] = {
     "os.environ.__getitem__": reflection._environment,
     "os.path.join": _joined_path,
     "torch.tensor": _tensor,
+    "torch.utils.data.default_collate": _collated,
     "torch.as_tensor": _tensor,
     "torch.FloatTensor": _tensor,
     "torch.LongTensor": _tensor,

@@ -85,7 +85,11 @@ def _batch(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> V
     outer, mark, control, lanes, reached = m.events, m.store.mark(), m.control, m.lanes, m.reached
     m.events, m.reached = [], set()  # nobody sees this run: what the function does is judged where it is seen
     item = items_of(m, source, node, DATA)
-    made = call_value(m, collate, Arguments([containers.new_list(m, node, [], item)]), node) if m.alive else NOTHING
+    m.collates = True
+    try:
+        made = call_value(m, collate, Arguments([containers.new_list(m, node, [], item)]), node) if m.alive else NOTHING
+    finally:
+        m.collates = False
     parts = _ragged_parts(m, made)
     m.store.undo(mark)
     m.events, m.alive, m.control, m.lanes, m.reached = outer, True, control, lanes, reached

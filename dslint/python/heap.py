@@ -187,6 +187,7 @@ class Heap:
         self.copies: set[Instance] = set()  # made like another object by a library
         self.parts: dict[Instance, Instance] = {}  # of which unknown object something is an item
         self.restarts: set[ast.AST] = set()  # what made the loaders that generators begin anew, as often as they end
+        self.collates = False  # a function puts a batch together, of as many samples on each rank
         self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
         self.hosted: dict[Instance, tuple[Module, ast.AST] | None] = {}  # what lies on the host (`memory.py`)
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.python.heap import CONTENT, LENGTH, RAGGED
 from dslint.python.places import ordered
 from dslint.python.values import INPUT, NONE, OPAQUE, Const, Instance, Tuple, Unknown, Value, one
-from dslint.python.varies import DATA, DIVERGENT, LOST, RANKED
+from dslint.python.varies import DATA, DIVERGENT, HOST, LOST, RANKED
 
 if TYPE_CHECKING:
     from dslint.python.binding import Arguments, BoundArguments
@@ -32,6 +32,7 @@ _TEST, _COUNTED = "a test of each item", "a number that the data make"
 _FIELDS = frozenset({"sequences", "input_ids", "attention_mask", "token_type_ids", "labels"})
 _SELECTION = "a boolean selection"
 _LONGEST = "rows trimmed to this rank's longest"
+_KEPT = "the samples that a test keeps"
 _SHARE = "as many items as this rank's share has"
 
 
@@ -150,11 +151,21 @@ def called(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         found = _of(m, subject)
         if found is not None and not _keeps_dimension(extra, bound, found):
             found = None
+    elif _is_layer(row, base):
+        found = _of(m, next(iter((*bound.given.values(), *bound.extra)), None))
+        found = found if found is not None and found.kind == FIRST else None
     elif "joins" in extra:
-        found = _joined(m, bound.given.get(extra["joins"]), node)
+        found = joined(m, bound.given.get(extra["joins"]), node)
     else:
         return result
     return _mark(m, result, found, base, *bound.given.values())
+
+
+def _is_layer(row: Row, base: Value | None) -> bool:
+    """Return whether a layer of torch runs, which gives as many rows as it gets; a loss gives a number."""
+    atom = base.single if base is not None and "forward" in row.tags else None
+    cls = atom.cls if isinstance(atom, Instance) else ""
+    return isinstance(cls, str) and cls.startswith("torch.nn.") and "Loss" not in cls and "parallel" not in cls
 
 
 def _is_fixed(m: Machine, extra: Mapping[str, Any], bound: BoundArguments) -> bool:
@@ -225,7 +236,7 @@ def _is_test(number: object) -> bool:
     return isinstance(head, type) and issubclass(head, ast.cmpop) and head not in (ast.Is, ast.In)
 
 
-def _joined(m: Machine, value: Value | None, node: ast.AST) -> Ragged | None:
+def joined(m: Machine, value: Value | None, node: ast.AST) -> Ragged | None:
     """Return why what a list holds is ragged when it is put together: all of it is, or the ranks have more or less."""
     atom = value.single if value is not None else None
     if value is None or atom is None:
@@ -236,7 +247,11 @@ def _joined(m: Machine, value: Value | None, node: ast.AST) -> Ragged | None:
         return found[0]
     length = m.store.get((atom, LENGTH)) if isinstance(atom, Instance) else None
     bits = m.shape(value) | (length.varies | length.shape if length is not None else 0)
-    return Ragged(FIRST, _SHARE, (m.frame.module, node)) if bits & RANKED and not bits & LOST else None
+    if bits & LOST:
+        return None
+    if m.collates and bits & (DATA | HOST):
+        return Ragged(FIRST, _KEPT, (m.frame.module, node))
+    return Ragged(FIRST, _SHARE, (m.frame.module, node)) if bits & RANKED else None
 
 
 def by_name(m: Machine, name: str, arguments: Arguments, result: Value, node: ast.AST) -> Value:
@@ -273,7 +288,7 @@ def compared(m: Machine, operands: tuple[Value, ...], result: Value, node: ast.A
 
 def collected(m: Machine, value: Value, result: Value, node: ast.AST) -> Value:
     """Note whether a tensor that holds what a list holds is ragged."""
-    return _mark(m, result, _joined(m, value, node), value)
+    return _mark(m, result, joined(m, value, node), value)
 
 
 def counted(m: Machine, value: Value | None, result: Value | None) -> Value | None:

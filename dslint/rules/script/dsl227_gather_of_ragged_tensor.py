@@ -3,8 +3,9 @@
 **What.** `accelerator.gather(x)`, `gather_for_metrics(x)`, `fabric.all_gather(x)`,
 `dist.all_gather_into_tensor(out, x)`, or `dist.all_gather(parts, x)` with parts shaped like `x`, where the data of this
 rank make `x` as long as it is: the result of `generate`, texts as rows of numbers padded to the longest of them, a
-boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at the longest row of the own batch, or one
-item for each of a rank's own share. Also through helpers, fields, loops and other files.
+boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at the longest row of the own batch, a batch
+from which the `collate_fn` has left out samples (`[s for s in samples if s is not None]`), or one item for each of a
+rank's own share. Also through helpers, layers of torch, fields, loops and other files.
 
 **Why it hurts.** These calls expect the same shape from every rank and do not check it. Over gloo one rank aborts and
 another returns memory that nobody wrote; NCCL waits forever, or writes past the end of a buffer. It works as long as
@@ -31,6 +32,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
 from dslint.python.ragged import Ragged
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.examples.keptscripts import APPENDED, KEPT, PAIR, PAIRS, STACKED
 from dslint.rules.ranks.everyrank import row_of
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.training import test_text
@@ -129,6 +131,23 @@ _ANSWERS = (
 )
 
 EXAMPLES = (
+    bad(
+        "a batch without the samples that cannot be read",
+        {"train.py": PAIRS % (PAIR[0], KEPT + STACKED, PAIR[1])},
+        "train.py:30 warning",
+    ),
+    bad(
+        "the same by the function of torch",
+        {"train.py": PAIRS % (PAIR[0], KEPT + "    return default_collate(samples)", PAIR[1])},
+        "train.py:30",
+    ),
+    bad("the same in a loop", {"train.py": PAIRS % (PAIR[0], APPENDED, PAIR[1])}, "train.py:35"),
+    bad(
+        "the same with names",
+        {"train.py": PAIRS % ('{"x": row["x"]}', KEPT + "    return default_collate(samples)", 'x = batch["x"]')},
+        "train.py:30",
+    ),
+    good("all samples of a batch", {"train.py": PAIRS % (PAIR[0], "    return default_collate(samples)", PAIR[1])}),
     bad(
         "generated in another file",
         {"answers.py": _ANSWERS % ("", "ids"), "train.py": _MAIN},
