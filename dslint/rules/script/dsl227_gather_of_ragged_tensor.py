@@ -3,9 +3,9 @@
 **What.** `accelerator.gather(x)`, `gather_for_metrics(x)`, `fabric.all_gather(x)`,
 `dist.all_gather_into_tensor(out, x)`, or `dist.all_gather(parts, x)` with parts shaped like `x`, where the data of this
 rank make `x` as long as it is: the result of `generate`, texts as rows of numbers padded to the longest of them, a
-boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at the longest row of the own batch, a batch
-from which the `collate_fn` has left out samples (`[s for s in samples if s is not None]`), or one item for each of a
-rank's own share. Also through helpers, layers of torch, fields, loops and other files.
+boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at the longest row of the own batch, a
+batch from which the `collate_fn` has left out samples (`[s for s in samples if s is not None]`), or one item for each
+of a rank's own share. Also through helpers, layers of torch, fields, loops and other files.
 
 **Why it hurts.** These calls expect the same shape from every rank and do not check it. Over gloo one rank aborts and
 another returns memory that nobody wrote; NCCL waits forever, or writes past the end of a buffer. It works as long as
