@@ -20,6 +20,9 @@ def own_saves(
 ) -> list[Event]:
     """Return the saves that have written the file: of the same name, or with so many of the keys that are read."""
     same = [save for save in saves if is_same_file(files.name(save), files.name(load))]
+    keys = [saves[save] for save in same]
+    if same and wanted and all(written is not None and not written & set(wanted) for written in keys):
+        return []  # a file of the same name elsewhere, as of the data
     if same:
         return same
     named = files.name(load)

@@ -147,7 +147,10 @@ if __name__ == "__main__":
     main(net, torch.optim.SGD(net.parameters(), lr=0.1), parse())
 """
 
+_DATA = '    rows = torch.load("data/checkpoint.pth.tar")\n    print(rows["ids"])\n'
 EXAMPLES = (
+    good("the data come from a file of the same name", {
+        "train.py": _HELPER.replace("    best = 0.0\n", _DATA + "    best = 0.0\n") % "best_acc1"}),
     bad("a schedule that is saved under another key", {"train.py": _TRAIN % (
         'state["lr_scheduler"] = scheduler.state_dict()', _LOADS)}, "train.py:18"),
     bad("one that is not saved", {"train.py": _TRAIN % ("", _LOADS)}, "train.py:18"),
