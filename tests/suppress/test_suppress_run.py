@@ -209,6 +209,43 @@ def test_a_comment_of_markdown_speaks_about_the_block_below(before: str, codes: 
     assert [f.code for f in result.findings] == codes
 
 
+WORKFLOW = """\
+on: push
+jobs:
+  train:
+    steps:
+      - run: echo a
+      {above}
+      - run: |{beside}
+          cd src
+          {inside}
+          torchrun --nproc_per_node 8 \\
+            --master_port 70000 train.py{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "codes"),
+    [
+        ("", ["DSL309"]),
+        ("above", []),
+        ("beside", []),
+        ("inside", []),
+        ("end", []),
+    ],
+)
+def test_the_shell_of_a_workflow_takes_comments_and_so_does_its_key(
+    place: str, codes: list[str], project: Path
+) -> None:
+    comments = dict.fromkeys(("above", "beside", "inside", "end"), "")
+    if place:
+        comments[place] = " # dslint: ignore[DSL309] why"
+    (project / ".github/workflows").mkdir(parents=True)
+    (project / ".github/workflows/ci.yml").write_text(WORKFLOW.format(**comments))
+    result = check_paths(["."], make_settings({"cache": False, "jobs": 1, "select": ["DSL309", "DSL903"]}))
+    assert [f.code for f in result.findings] == codes
+
+
 def test_an_unused_comment_of_markdown_is_deleted_by_its_fix(tmp_path: Path) -> None:
     text = MARKDOWN.format(before="<!-- dslint: ignore[DSL309, DSL301] reason -->\n\nText.\n")
     (tmp_path / "README.md").write_text(text)

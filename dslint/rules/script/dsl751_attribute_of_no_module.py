@@ -138,7 +138,8 @@ EXAMPLES = (
     bad("handed on", _files("from tools import misc", "model.register_forward_hook(misc.hook)"), "train.py:13 warning"),
     bad("a module beside the script that imports itself", _files(
         "import helper", "helper.load(model, state)",
-        helper="import helper\n\n\ndef load(model, state):\n    helper.load_model(model, state)\n"), "helper.py:5 warning"),
+        helper="import helper\n\n\ndef load(model, state):\n    helper.load_model(model, state)\n"),
+        "helper.py:5 warning"),
     bad("a class of the module has its own way", _files(
         "import helper", "helper.load_model(model, state)",
         helper="class Box:\n    def __getattr__(self, name):\n        return name\n"), "train.py:13 warning"),
