@@ -254,6 +254,19 @@ def test_an_unused_comment_of_markdown_is_deleted_by_its_fix(tmp_path: Path) -> 
     assert fixed.after["README.md"] == text.replace("<!-- dslint: ignore[DSL309, DSL301] reason -->\n", "")
 
 
+def test_patterns_of_launches_and_consumers_that_match_nothing_are_notes(project: Path) -> None:
+    (project / "run.sh").write_text("deepspeed train.py\n")
+    (project / "dslint.toml").write_text(
+        '[launches."run.sh"]\nnnodes = 1\n[launches."gone/*.sh"]\nnnodes = 2\n[consumers]\n"old/*.json" = "hf"\n'
+    )
+    found = dslint(".", "--select", "DSL903", "--min-severity", "info").out.splitlines()
+    assert [line.partition(" of ")[0] for line in found] == [
+        "dslint.toml:3:1: DSL903 info: `gone/*.sh`",
+        "dslint.toml:6:1: DSL903 info: `old/*.json`",
+    ]
+    assert dslint("run.sh", "--select", "DSL903", "--min-severity", "info").out == ""
+
+
 def test_entries_of_the_settings_that_match_nothing_are_found_where_they_stand(project: Path) -> None:
     (project / "configs").mkdir()
     (project / "configs/ds.json").write_text('{"train_batch_size": 8, "fp16": {"enabled": true}}\n')
