@@ -202,7 +202,9 @@ def _excluding(group: argparse._ArgumentGroup) -> None:
         "--extend-exclude", type=_listed, action="extend", metavar="PATTERNS", help="patterns beside the built-in ones"
     )
     group.add_argument(
-        "--force-exclude", action="store_true", help="excludes hold for files named on the command line too"
+        "--force-exclude",
+        action="store_true",
+        help="files named on the command line are judged as in their folder: excludes hold, tests are told as notes",
     )
     group.add_argument(
         "--no-respect-gitignore", dest="respect_gitignore", action="store_false", help="look into ignored files too"

@@ -44,6 +44,7 @@ class _Flag:
     names: tuple[str, ...]
     values: tuple[str, ...] | None
     help: str
+    takes_rules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,19 @@ def _command(name: str, parser: argparse.ArgumentParser) -> _Command:
         values = tuple(map(str, action.choices)) if action.choices is not None else ()
         if action.option_strings:
             takes = None if action.nargs == 0 else values
-            flags.append(_Flag(tuple(action.option_strings), takes, _first(action.help)))
+            takes_rules = action.metavar in ("RULE", "RULES")
+            flags.append(_Flag(tuple(action.option_strings), takes, _first(action.help), takes_rules))
         else:
             words += values
     if name in ("rule", "rules"):
-        from dslint.rules.registry import all_rules
-
-        words += [rule.code for rule in all_rules()]
+        words += _codes()
     return _Command(name, tuple(flags), tuple(words), _first(parser.description))
+
+
+def _codes() -> list[str]:
+    from dslint.rules.registry import all_rules
+
+    return [rule.code for rule in all_rules()]
 
 
 def _first(text: str | None) -> str:
@@ -99,7 +105,13 @@ def _bash(commands: list[_Command]) -> str:
     lines += [
         f'  case " {names} " in *" ${{COMP_WORDS[1]}} "*) [ "$COMP_CWORD" -gt 1 ] && command=${{COMP_WORDS[1]}} ;; esac'
     ]
-    lines += ["  local flags= words=", '  case "$command $previous" in']
+    # Bash takes the `=` of --flag=value for a word of its own.
+    lines += [
+        '  [ "$current" = = ] && current= || { [ "$previous" = = ] && previous=${COMP_WORDS[COMP_CWORD-2]}; }',
+        '  local flags= words= before=; case "$current" in *,*) before=${current%,*}, ;; esac',
+        '  case "$command $previous" in',
+    ]
+    lines += _bash_rules(commands)
     for command in commands:
         for flag in command.flags:
             if flag.values:
@@ -115,6 +127,14 @@ def _bash(commands: list[_Command]) -> str:
     lines += ['    *) COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current")) ;;', "  esac", "}"]
     lines += ["complete -o filenames -F _dslint dslint"]
     return "\n".join(lines) + "\n"
+
+
+def _bash_rules(commands: list[_Command]) -> list[str]:
+    """Codes of rules, also behind others and a comma."""
+    flags = [(command, flag) for command in commands for flag in command.flags if flag.takes_rules]
+    pattern = "|".join(f'"{command.name} {name}"' for command, flag in flags for name in flag.names)
+    made = f'compgen -P "$before" -W "{" ".join(_codes())}" -- "${{current##*,}}"'
+    return [f"    {pattern}) COMPREPLY=($({made})); return ;;"]
 
 
 def _zsh(commands: list[_Command]) -> str:

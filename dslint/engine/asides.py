@@ -2,7 +2,8 @@
 
 What is found there is as true as elsewhere, and rarely what the people who start a run have to mend today: errors and
 warnings become notes that say so. A file that is named on the command line is looked at for its own sake, and so is
-what lies in a folder that is named: only the folders below it count.
+what lies in a folder that is named: only the folders below it count. A hook (``--force-exclude``) names whatever has
+changed: its files are what a look at the whole folder makes of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.testfiles import is_test, may_be_test
+from dslint.engine.gitindex import repository, tracked
 from dslint.rules.own import METAS
 from dslint.rules.registry import BY_CODE
 
@@ -35,8 +37,16 @@ _KNOWN_MODULES = 5
 _KNOWN_PART = 0.6
 
 
-def lowered(findings: Iterable[Finding], asked: Sequence[str], given: Collection[str]) -> Iterator[Finding]:
-    """Yield the findings, those in files beside the work as notes; ``asked`` are the paths that the user named."""
+def lowered(
+    findings: Iterable[Finding], asked: Sequence[str], given: Collection[str], by_hook: bool = False
+) -> Iterator[Finding]:
+    """Yield the findings, those in files beside the work as notes; ``asked`` are the paths that the user named.
+
+    ``by_hook``: a hook has named the files.
+    """
+    if by_hook:
+        asked = [".", *filter(os.path.isdir, asked)]
+        given = [*given, *tracked(repository(os.getcwd()) or os.getcwd())]
     named = {os.path.abspath(path) for path in asked}
     roots = sorted((path for path in named if os.path.isdir(path)), key=len, reverse=True)
     kinds: dict[str, str] = {}

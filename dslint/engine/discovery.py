@@ -75,12 +75,18 @@ class Candidate:
     """A file that may concern dslint.
 
     ``path`` is what the user sees, with ``/``; ``kind`` is "" when only the content can tell;
-    ``explicit`` when the user named the file itself.
+    ``explicit`` when the user named the file itself, ``by_hook`` when a hook did, which names whatever has changed.
     """
 
     path: str
     kind: str
     explicit: bool = False
+    by_hook: bool = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """A person named the file, and hears it where it cannot be read."""
+        return self.explicit and not self.by_hook
 
 
 @dataclass(slots=True)
@@ -195,7 +201,7 @@ class _Walker:
         if self.settings.force_exclude and self._excluded_by_path(os.path.abspath(path), False):
             return
         kind = _kind_at(path)
-        yield Candidate(path, "" if kind == "-" else kind, explicit=True)
+        yield Candidate(path, "" if kind == "-" else kind, explicit=True, by_hook=self.settings.force_exclude)
 
     def walk(self, top: str) -> Iterator[Candidate]:
         """The files under a folder, folders after files, in name order."""

@@ -53,9 +53,6 @@ def is_allowed(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (unsafe or fix.safety is Safety.SAFE)
 
 
-_REFUSED = "the finding would stay, another one would come, or the file would not parse"
-
-
 def fix_paths(
     paths: Sequence[str],
     settings: Settings,
@@ -86,6 +83,8 @@ class _Work:
         self.overrides = overrides
         self.out = Fixed()
         self.rejected: set[tuple[object, ...]] = set()
+        # Why fixes proved bad alone.
+        self.failed: dict[tuple[object, ...], str] = {}
         self.result = self.check(overrides)
         self.results.asks_cache = False
 
@@ -95,7 +94,8 @@ class _Work:
         for finding in chosen:
             if finding not in accepted:
                 self.rejected.add(_identity(finding))
-                self.out.refused.append(f"{finding.location}: the fix of {finding.code} was not applied: {_REFUSED}")
+                why = self.failed.pop(_identity(finding))
+                self.out.refused.append(f"{finding.location}: the fix of {finding.code} was not applied: {why}")
 
     def _proven(self, findings: Sequence[Finding]) -> list[Finding]:
         """Apply as many of these fixes as prove good, and return them: first those that no failure speaks of."""
@@ -114,6 +114,8 @@ class _Work:
         edited = self._edited(findings)
         result = self.check({**self.overrides, **edited})
         if wrong := _worse(self.result, result, findings):
+            if len(findings) == 1:
+                self.failed[_identity(findings[0])] = _why(self.result, result, findings[0])
             touched = [f for f in findings if wrong & {f.location.path, *_paths(f)}]
             return touched or list(findings)
         for path, text in edited.items():
@@ -151,8 +153,21 @@ def _worse(before: Result, after: Result, fixed: Sequence[Finding]) -> set[str]:
     return wrong | {key[0] for key in severe if key[0] not in unread and now[key] > earlier[key]}
 
 
+def _why(before: Result, after: Result, fixed: Finding) -> str:
+    """What a fix that is refused would leave behind."""
+    earlier, now = _count(before.findings), _count(after.findings)
+    if now[_key(fixed)] >= earlier[_key(fixed)]:
+        return "the finding would stay"
+    new = next(f for f in after.findings if now[_key(f)] > earlier[_key(f)] and f.severity.rank >= fixed.severity.rank)
+    return "the file would not parse" if new.code == SYNTAX_ERROR.code else f"{new.code} would come: {new.message}"
+
+
 def _count(findings: Iterable[Finding]) -> Counter[tuple[str, str]]:
-    return Counter((f.location.path, f.code) for f in findings)
+    return Counter(map(_key, findings))
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.location.path, finding.code
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:

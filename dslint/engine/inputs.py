@@ -139,7 +139,7 @@ class Loader:
         raw = read_bytes(path) if text is None else text.encode("utf-8", "surrogateescape")
         if isinstance(raw, Unreadable):
             # Data files are large and none of our business, unless the user names one.
-            if candidate.explicit or candidate.kind in ("script", "shell"):
+            if candidate.is_wanted or candidate.kind in ("script", "shell"):
                 self.unreadable(path, raw.reason)
             return
         self._sort(candidate, candidate.kind or (kind_of_text(raw) if path == NAMELESS else kind_by_content(raw)), raw)
@@ -147,7 +147,7 @@ class Loader:
     def _sort(self, candidate: Candidate, kind: str, raw: bytes) -> None:
         path = candidate.path
         # No search word is found in UTF-16, so nothing further on would notice.
-        doubtful = candidate.explicit or (kind in ("script", "shell") and raw.startswith(_UTF_16))
+        doubtful = candidate.is_wanted or (kind in ("script", "shell") and raw.startswith(_UTF_16))
         if doubtful and kind != "-" and self._text(path, raw) is None:
             return
         if candidate.explicit and kind in ("script", "notebook") and may_train(raw):

@@ -226,7 +226,7 @@ class Run:
             suppressed += known
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         if self.settings.lower_asides:
-            kept = list(lowered(kept, self.asked, given))
+            kept = list(lowered(kept, self.asked, given, by_hook=self.settings.force_exclude))
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, problems, inputs.files, gone, frozenset(given))
 

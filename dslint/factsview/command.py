@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,20 +16,26 @@ from dslint.python.stack import deep_calls
 from dslint.settings import SettingsError, load_settings
 
 DONE, NOTHING, USAGE = 0, 1, 2
+_PLACE = re.compile(r"(?P<path>.+?):(?P<line>[0-9]+)(?::[0-9]+)?")
 
 
 def main(arguments: list[str]) -> int:
     """Print what is believed at the place that the arguments name; returns the exit code."""
     options = facts_parser().parse_args(arguments)
-    path, _, number = options.place.rpartition(":")
-    if not path or not number.isdigit() or not int(number):
+    # With a column, as findings print it, or without.
+    place = _PLACE.fullmatch(options.place)
+    path, number = (place["path"], int(place["line"])) if place else ("", 0)
+    if not number:
         say(f"`{options.place}` names no place: write FILE:LINE, for example train.py:42")
         return USAGE
     files = ProjectFiles()
     script = options.script or path
     for needed in (path, script):
         if files.read(files.absolute(needed)) is None:
-            say(f"{needed}: No such file")
+            say(f"{needed}: {'cannot be read' if Path(needed).exists() else 'No such file'}")
+            return USAGE
+        if needed.endswith(".ipynb"):
+            say(f"{needed}: `dslint facts` reads Python files, and no notebooks")
             return USAGE
     try:
         own = vocabulary_of(load_settings(Path(path), {}))
@@ -36,7 +43,7 @@ def main(arguments: list[str]) -> int:
         say(str(error))
         return USAGE
     with deep_calls():
-        facts = facts_at(files, script, path, int(number), options.name or "", own)
+        facts = facts_at(files, script, path, number, options.name or "", own)
     if facts is None:
         say(f"{script}: Python cannot read this file")
         return USAGE

@@ -158,7 +158,10 @@ class Program:
         folder = importer.absolute.rpartition("/")[0]
         question = ("module", folder, self.files.root(importer.absolute), name)
         self.noted.asked.add(question)
-        return self.files.answer(question)
+        path = self.files.answer(question)
+        # The folder of the script is on the path of Python, no other: `import wandb` in `pkg/wandb.py` is the library.
+        is_itself = path == f"{folder}/{name}.py" == importer.absolute and folder != self.main.rpartition("/")[0]
+        return "" if is_itself else path
 
     def imported(self, m: Machine, importer: Module, name: str, node: ast.AST) -> Value:
         """Return the module that `import name` means, interpreted."""

@@ -72,6 +72,9 @@ def write_baseline(file: str, findings: Iterable[Finding], text_of: TextOf) -> i
     try:
         Path(temporary).write_text(text, encoding="utf-8", errors="surrogateescape")
         os.replace(temporary, file)
+    except OSError as error:
+        error.filename = file  # the name of the other one means nothing to anybody
+        raise
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)

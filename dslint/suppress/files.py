@@ -111,10 +111,8 @@ class FileIgnores:
 
     def stale(self, paths: Set[str], is_whole: bool) -> list[Finding]:
         """Patterns that no file matches; ``is_whole``: ``paths`` are all files of the project."""
-        if not self.patterns:
-            return []
-        findings = []
-        judged = {self._relative(path) for path in paths}
+        judged = {self._relative(path) for path in paths} if self.patterns or is_whole else set()
+        findings = self._idle_tables(judged) if is_whole else []
         for pattern in self.patterns:
             literal = pattern.glob.strip("/")
             if pattern.negated or pattern.used or not pattern.selectors or any(map(pattern.covers, judged)):
@@ -130,11 +128,22 @@ class FileIgnores:
                 findings += [replace(finding, severity=Severity.INFO) for finding in found]
         return findings
 
-    def _found(self, glob: str, message: str, hint: str) -> list[Finding]:
-        place = self._place(glob)
+    def _idle_tables(self, judged: Set[str]) -> list[Finding]:
+        """Patterns of `launches` and `consumers` that no file matches: notes, since files may come."""
+        findings = []
+        for table, globs in (("launches", self.settings.launches), ("consumers", self.settings.consumers)):
+            for glob in globs:
+                if not any(map(_Pattern(glob, ()).covers, judged)):
+                    message = f"`{glob}` of `{table}` matches no file that dslint looks at"
+                    found = self._found(glob, message, "Correct the pattern, or delete the entry", table)
+                    findings += [replace(finding, severity=Severity.INFO) for finding in found]
+        return findings
+
+    def _found(self, glob: str, message: str, hint: str, table: str = "per-file-ignores") -> list[Finding]:
+        place = self._place(glob, table)
         return [UNUSED_SUPPRESSION.finding(place, message, hint=hint)] if place else []
 
-    def _place(self, glob: str) -> Location | None:
+    def _place(self, glob: str, section: str) -> Location | None:
         """The line of the settings file, ``None`` where the entry stands elsewhere (``extend``)."""
         shown = self.settings.source
         try:
@@ -142,7 +151,7 @@ class FileIgnores:
         except (OSError, ValueError):
             return None
         for table in ((), ("tool", "dslint")):
-            key = (*table, "per-file-ignores", glob)
+            key = (*table, section, glob)
             from dslint.settings.places import find_line
 
             line = find_line(text, key)

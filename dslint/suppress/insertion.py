@@ -92,6 +92,13 @@ def _line_above(finding: Finding, source: SourceFile, kind: str) -> int:
         while line > 1 and not _FENCE.match(source.line_text(line)):
             line -= 1  # options of a directive stand between
         return line
+    if kind == "yaml":
+        from dslint.parse.yamldoc import parse_yaml
+        from dslint.suppress.yamlblocks import YamlBlocks
+
+        # A comment in a block scalar would be part of its text: it stands above the key.
+        scalar = YamlBlocks(parse_yaml(source)).lines(first)
+        first = last = scalar[0] if scalar is not None else first
     lines = {"script": python_statements, "shell": shell_commands}.get(kind)
     return (lines(source.text) if lines is not None else physical_lines)(first, last)[0]
 

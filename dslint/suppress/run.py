@@ -204,14 +204,20 @@ def _directives(path: str, file: _File) -> Suppressions | None:
     if file.kind in ("script", "notebook"):
         return _python(path, text, file.kind)
     if file.kind == "markdown":
-        blocks = html_comments(source)
-        comments = [*_shell_comments(source, file.kind), *blocks]
-        return Suppressions.from_comments(source, comments, shell_commands(text), blocks)
+        below = html_comments(source)
+        comments = [*_shell_comments(source, file.kind), *below]
+        return Suppressions.from_comments(source, comments, shell_commands(text), below)
     if file.kind == "shell":
         return Suppressions.from_comments(source, _shell_comments(source, file.kind), shell_commands(text))
     if file.kind in ("manifest", "tasks"):
         return Suppressions.from_comments(source, [Span(*c.span()) for c in _COMMENT.finditer(text)], physical_lines)
     doc = file.doc or _data(source, file.kind)
+    if doc is not None and file.kind == "yaml":
+        from dslint.suppress.yamlblocks import YamlBlocks
+
+        blocks = YamlBlocks(doc)
+        comments = [*doc.comments, *blocks.comments()]
+        return Suppressions.from_comments(source, comments, blocks.logical_lines(), blocks.meant(doc.comments))
     return Suppressions.from_comments(source, doc.comments if doc else (), physical_lines)
 
 

@@ -80,6 +80,19 @@ def test_what_is_named_is_no_aside(asked: str) -> None:
     assert [f.severity for f in _found([asked]) if f.code == "DSL201"] == [Severity.ERROR]
 
 
+def test_files_that_a_hook_names_are_judged_as_in_the_whole_folder() -> None:
+    _write("tests/run.py")
+    _write("train.py")
+    found = _found(["tests/run.py", "train.py"], force_exclude=True, select=["DSL201"])
+    assert {f.location.path: f.severity for f in found} == {"tests/run.py": Severity.INFO, "train.py": Severity.ERROR}
+
+
+def test_a_hook_does_not_fail_for_data_that_nobody_reads() -> None:
+    Path("data.json").write_bytes(b'{"name": "caf\xe9"}')
+    assert [f.code for f in _found(["data.json"])] == ["DSL902"]
+    assert not _found(["data.json"], force_exclude=True)
+
+
 def test_the_setting_keeps_severities() -> None:
     _write("legacy/train.py")
     found = _found(["."], lower_asides=False)

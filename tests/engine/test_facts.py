@@ -88,8 +88,13 @@ def test_text_is_for_people(project: Path) -> None:
     assert "reached   ranks 0 of 4 only" in done.out
 
 
-@pytest.mark.parametrize("place", ["train.py", "train.py:x", "missing.py:3"])
+def test_a_place_is_taken_as_findings_print_it(project: Path) -> None:
+    assert dslint("facts", "train.py:13:5").out == dslint("facts", "train.py:13").out != ""
+
+
+@pytest.mark.parametrize("place", ["train.py", "train.py:x", "train.py:0", "missing.py:3", "cells.ipynb:3"])
 def test_wrong_usage_is_one_line_and_exit_code_two(project: Path, place: str) -> None:
+    (project / "cells.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     done = dslint("facts", place)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1

@@ -340,10 +340,7 @@ def test_a_fix_that_does_not_help_is_refused_and_the_others_are_applied(
     done = dslint("--fix")
     assert done.code == 1
     said = done.err.splitlines()
-    assert said[0] == (
-        "dslint: run.sh:1: the fix of DSL309 was not applied: "
-        "the finding would stay, another one would come, or the file would not parse"
-    )
+    assert said[0] == "dslint: run.sh:1: the fix of DSL309 was not applied: the finding would stay"
     assert said[1] == "dslint: fixed 1 finding in 1 file"
     assert done.codes == ["DSL309"]
     assert (project / "run.sh").read_text() == PORT + SHELL_FIXED
@@ -353,7 +350,7 @@ def test_a_fix_that_leaves_a_new_finding_of_any_rule_is_refused(project: Path) -
     text = '{\n  "train_batch_size": 8,\n  "bf16": {"enable": true},\n  "fp16": {"enabled": true}\n}\n'
     (project / "ds.json").write_text(text)
     done = dslint("--fix", "--unsafe-fixes")
-    assert "another one would come" in done.err
+    assert "was not applied: DSL140 would come: " in done.err
     assert done.codes == ["DSL102"], "with `enabled`, DeepSpeed refuses fp16 beside bf16 (DSL140)"
     assert (project / "ds.json").read_text() == text
 
@@ -383,7 +380,7 @@ def test_a_fix_that_breaks_the_file_is_refused(project: Path, monkeypatch: pytes
     inject(monkeypatch, "DSL102", {"nonsense": broken})
     done = dslint("--fix")
     assert done.code == 1
-    assert "was not applied" in done.err
+    assert "was not applied: the file would not parse" in done.err
     assert (project / "ds.json").read_text() == text
 
 

@@ -198,6 +198,11 @@ def test_bash_completes_commands_flags_values_rules_and_files(tmp_path: Path) ->
     assert completed("dslint", "rule", "DSL20") == {r.code for r in all_rules() if r.code.startswith("DSL20")}
     assert "ds.json" in completed("dslint", "check", "d")
     assert "--time-limit" in completed("dslint", "run", "--time")
+    # Codes of rules, in a list and behind `=`.
+    assert "DSL201" in completed("dslint", "--select", "DSL20")
+    assert "DSL103,DSL201" in completed("dslint", "check", "--ignore", "DSL103,DSL20")
+    assert "DSL201" in completed("dslint", "probe", "--rule", "=", "DSL20")
+    assert completed("dslint", "--output-format", "=", "js") == {"json", "json-lines"}
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -91,6 +91,13 @@ def test_what_stands_in_quotes_or_a_here_document_is_suppressed_at_the_top(proje
     assert (project / "quoted.sh").read_text() == note + quoted
 
 
+def test_commands_in_yaml_are_suppressed_above_their_key(project: Path) -> None:
+    (project / "train.py").write_text("print(1)\n")
+    (project / ".gitlab-ci.yml").write_text(f"train:\n  script:\n    - |\n      cd src\n      {BAD}\n")
+    suppressed()
+    assert "    # dslint: ignore[DSL309] not judged yet\n    - |\n" in (project / ".gitlab-ci.yml").read_text()
+
+
 def test_yaml_says_the_same(project: Path) -> None:
     config = "train_batch_size: 8\nzero_optimization:\n  stage: 2\n  overlap_com: true\nfp16: {enabld: true}\n"
     (project / "ds.yaml").write_text(config)

@@ -120,6 +120,11 @@ def test_it_is_a_setting_relative_to_its_file_and_known_from_other_folders(
     assert dslint("project/train.py", "--isolated").code == 1
 
 
+def test_a_baseline_that_cannot_be_written_is_named(project: Path) -> None:
+    done = dslint("--write-baseline", "missing/known.json")
+    assert (done.code, done.err) == (2, "dslint: missing/known.json: No such file or directory\n")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -209,12 +209,62 @@ def test_a_comment_of_markdown_speaks_about_the_block_below(before: str, codes: 
     assert [f.code for f in result.findings] == codes
 
 
+WORKFLOW = """\
+on: push
+jobs:
+  train:
+    steps:
+      - run: echo a
+      {above}
+      - run: |{beside}
+          cd src
+          {inside}
+          torchrun --nproc_per_node 8 \\
+            --master_port 70000 train.py{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "codes"),
+    [
+        ("", ["DSL309"]),
+        ("above", []),
+        ("beside", []),
+        ("inside", []),
+        ("end", []),
+    ],
+)
+def test_the_shell_of_a_workflow_takes_comments_and_so_does_its_key(
+    place: str, codes: list[str], project: Path
+) -> None:
+    comments = dict.fromkeys(("above", "beside", "inside", "end"), "")
+    if place:
+        comments[place] = " # dslint: ignore[DSL309] why"
+    (project / ".github/workflows").mkdir(parents=True)
+    (project / ".github/workflows/ci.yml").write_text(WORKFLOW.format(**comments))
+    result = check_paths(["."], make_settings({"cache": False, "jobs": 1, "select": ["DSL309", "DSL903"]}))
+    assert [f.code for f in result.findings] == codes
+
+
 def test_an_unused_comment_of_markdown_is_deleted_by_its_fix(tmp_path: Path) -> None:
     text = MARKDOWN.format(before="<!-- dslint: ignore[DSL309, DSL301] reason -->\n\nText.\n")
     (tmp_path / "README.md").write_text(text)
     fixed = fix_paths(["README.md"], make_settings({"cache": False, "jobs": 1}))
     assert "<!--" not in fixed.after["README.md"]
     assert fixed.after["README.md"] == text.replace("<!-- dslint: ignore[DSL309, DSL301] reason -->\n", "")
+
+
+def test_patterns_of_launches_and_consumers_that_match_nothing_are_notes(project: Path) -> None:
+    (project / "run.sh").write_text("deepspeed train.py\n")
+    (project / "dslint.toml").write_text(
+        '[launches."run.sh"]\nnnodes = 1\n[launches."gone/*.sh"]\nnnodes = 2\n[consumers]\n"old/*.json" = "hf"\n'
+    )
+    found = dslint(".", "--select", "DSL903", "--min-severity", "info").out.splitlines()
+    assert [line.partition(" of ")[0] for line in found] == [
+        "dslint.toml:3:1: DSL903 info: `gone/*.sh`",
+        "dslint.toml:6:1: DSL903 info: `old/*.json`",
+    ]
+    assert dslint("run.sh", "--select", "DSL903", "--min-severity", "info").out == ""
 
 
 def test_entries_of_the_settings_that_match_nothing_are_found_where_they_stand(project: Path) -> None:

@@ -64,11 +64,11 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     certain = refused(view)
     if certain is None or not fact.is_known or fact.get() not in ONE_BIT:
         return
-    severity, effect = _effect(view)
+    severity, effect, later = _effect(view)
     severity = certain if severity is Severity.ERROR else severity
     yield META.finding(
         doc.value(OPTIMIZER),
-        f"`{view.raw(OPTIMIZER)}` is a 1-bit optimizer: {effect}{caveat(certain)}",
+        f"`{view.raw(OPTIMIZER)}` is a 1-bit optimizer: {effect}{caveat(certain)}{later}",
         hint=f"Use `{'Lamb' if 'lamb' in fact.get() else 'AdamW'}`",
         related=version_origin(view.version),
         severity=severity,
@@ -76,14 +76,15 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     )
 
 
-def _effect(view: ConfigView) -> tuple[Severity, str]:
+def _effect(view: ConfigView) -> tuple[Severity, str, str]:
+    """How bad it is, what happens, and what happens in later releases."""
     removed = view.runs(f">={_REMOVED}")
     with_zero = view.stage.get_or(0) > 0
     if removed == "yes":
-        return Severity.ERROR, f"{version_named(view.version)} has none and stops"
+        return Severity.ERROR, f"{version_named(view.version)} has none and stops", ""
     if with_zero:
-        later = f", and DeepSpeed {_REMOVED} removed it" if removed == "maybe" else ""
-        return Severity.ERROR, f"it fails with ZeRO stage {view.stage.get()}{later}"
+        later = f"; DeepSpeed {_REMOVED} removed it" if removed == "maybe" else ""
+        return Severity.ERROR, f"it fails with ZeRO stage {view.stage.get()}", later
     if removed == "maybe":
-        return Severity.WARNING, f"DeepSpeed {_REMOVED} and later have none and stop"
-    return Severity.INFO, f"{version_named(view.version)} has it, DeepSpeed {_REMOVED} and later stop"
+        return Severity.WARNING, f"DeepSpeed {_REMOVED} and later have none and stop", ""
+    return Severity.INFO, f"{version_named(view.version)} has it, DeepSpeed {_REMOVED} and later stop", ""

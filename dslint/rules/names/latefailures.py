@@ -75,4 +75,4 @@ def near(name: str, names: Iterable[str]) -> str:
     """Return the question behind a message where a name like the missing one exists; else an empty text."""
     known = sorted({other for other in names if other != name and len(other) > 1})
     found = get_close_matches(name, known, 1, _NEAR)
-    return f", did you mean `{found[0]}`?" if found and len(name) > 1 else ""
+    return f"; did you mean `{found[0]}`?" if found and len(name) > 1 else ""

@@ -201,11 +201,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         is_elsewhere = named.location.path != command.path
         is_ours = named.has_siblings or named.is_moved(command.path)
         left = named.left
-        where = (
-            "where the command starts"
-            if named.is_start
-            else "next to the launch file or script or in the folders above"
-        )
+        where = "where the command starts" if named.is_start else "beside or above the launch file or script"
         if left is not None:
             where = f"in `{left.folder or '.'}`, the folder after `cd`"
         yield META.finding(

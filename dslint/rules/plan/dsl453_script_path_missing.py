@@ -130,7 +130,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if named is None:
         return
     left = named.left
-    where = "where the command starts" if named.is_start else "next to the launch file or in the folders above it"
+    where = "where the command starts" if named.is_start else "beside or above the launch file"
     if left is not None:
         where = f"in `{left.folder or '.'}`, the folder after `cd`"
     yield META.finding(

@@ -86,7 +86,7 @@ def _finding(view: LibraryUses, call: LibraryCall, standing: Standing) -> Findin
     return view.finding(
         META,
         call.node,
-        f"{who(standing)} refuses this call of `{call.short}` {changed(standing)}: {problem}",
+        f"{who(standing)} refuses this call of `{call.short}` ({changed(standing)}): {problem}",
         hint=f"Call it as that release wants it, or pin `{library}{sign}{standing.change}`",
         related=standing.allowance.origins,
         severity=standing.severity,

@@ -73,7 +73,7 @@ def _finding(view: LibraryUses, override: Override, standing: Standing) -> Findi
 
 def _how(standing: Standing) -> str:
     """Since when; nothing is known of the calls of older releases that ask a hook what it takes."""
-    return f"differently {changed(standing)}" if standing.change else "with other arguments"
+    return f"differently ({changed(standing)})" if standing.change else "with other arguments"
 
 
 _LOSS = """\

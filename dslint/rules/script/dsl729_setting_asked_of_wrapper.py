@@ -62,7 +62,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             META,
             event.module,
             event.node,
-            f"`{run.text(event.module, event.node, 50)}` asks a DistributedDataParallel: `{name}` of the model is not"
+            f"`{run.text(event.module, event.node, 50)}` asks the DDP wrapper, not the model: `{name}` is not"
             " found, and the setting has no effect",
             hint=f"Ask the model inside (`model.module.{name}`), or do this before the model is wrapped",
             related=tuple(related),

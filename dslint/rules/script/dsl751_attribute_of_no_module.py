@@ -136,6 +136,10 @@ EXAMPLES = (
     bad("of a package", _files("from tools import misc", "misc.load_model(model, state)"), "train.py:13 warning"),
     bad("under another name", _files("import tools.misc as kit", "kit._load_ema(model, state)"), "train.py:13 warning"),
     bad("handed on", _files("from tools import misc", "model.register_forward_hook(misc.hook)"), "train.py:13 warning"),
+    bad("a module beside the script that imports itself", _files(
+        "import helper", "helper.load(model, state)",
+        helper="import helper\n\n\ndef load(model, state):\n    helper.load_model(model, state)\n"),
+        "helper.py:5 warning"),
     bad("a class of the module has its own way", _files(
         "import helper", "helper.load_model(model, state)",
         helper="class Box:\n    def __getattr__(self, name):\n        return name\n"), "train.py:13 warning"),
@@ -154,6 +158,9 @@ EXAMPLES = (
                                    helper="from somewhere import *\n")),
     good("asked before", _files(
         "from tools import misc", 'print(misc.size if hasattr(misc, "size") else 0)')),
+    good("a library that the module is called after", _files(
+        "from tools.helper import load", "load(model, state)",
+        tools__helper="import helper\n\n\ndef load(model, state):\n    helper.load_model(model, state)\n")),
     good("a variable of that name", _files(
         "from tools import misc", "misc = torch.nn.Linear(4, 4)\n        print(misc.weight)")),
 )  # fmt: skip
