@@ -58,9 +58,10 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
         return _ROUNDED_UP.search(sizes) is not None and not any(evened.fills(scope, told) for scope in around)
     loaders = list(_loaders(run, parting))
     sources = [place for event in loaders for place in _code(event)]
-    if loaders and not run.has("shards-data") and not any(_BY_RANK.search(m.text(n)) for m, n in sources):
+    by_rank = [(module, node) for module, node in sources if _BY_RANK.search(module.text(node))]
+    if loaders and not run.has("shards-data") and not by_rank:
         return False  # what ranks have made on ways of their own is mostly the same
-    scopes = (*around, *(node for _, node in sources), *_own_class(parting))
+    scopes = (*around, *(node for _, node in by_rank or sources), *_own_class(parting))
     return not any(evened.evens(scope, told) for scope in scopes) and not _is_evened_before(run, parting)
 
 
