@@ -73,6 +73,22 @@ def accumulation_of(batch: Batch, world: Fact[int]) -> Fact[int]:
     return known(int(batch.train.get() // a_step), *batch.train.origins) if whole else unknown("the sizes do not fit")
 
 
+def micro_batch_of(batch: Batch, world: Fact[int]) -> Fact[int]:
+    """The samples of a micro batch on each process, stated or worked out as DeepSpeed does; absent without any size."""
+    if batch.micro.is_known:
+        size, origins = batch.micro.get(), batch.micro.origins
+    elif batch.train.is_absent and batch.micro.is_absent:
+        return absent()
+    elif batch.micro.is_absent and batch.train.is_known and world.is_known and not batch.steps.is_unknown:
+        a_sample = batch.steps.get_or(1) * world.get()
+        whole = a_sample > 0 and batch.train.get() % a_sample == 0
+        size, origins = (batch.train.get() // a_sample if whole else 0), batch.train.origins
+    else:
+        return unknown("a part of the batch size is not known")
+    is_count = isinstance(size, int) and not isinstance(size, bool) and size > 0
+    return known(int(size), *origins) if is_count else unknown("not a number")
+
+
 def read_batch(doc: DataDoc) -> Batch:
     """The batch facts of a DeepSpeed config."""
     return Batch(*(number_fact(doc, f"/{key}") for key in (TRAIN, MICRO, STEPS)))

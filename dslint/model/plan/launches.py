@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, known
 from dslint.core.source import OUTSIDE, Location
-from dslint.model.deepspeed.batch import accumulation_of
+from dslint.model.deepspeed.batch import accumulation_of, micro_batch_of
 from dslint.model.launch.launchers.environment import sets
 from dslint.model.trainerargs import fields_ever
 from dslint.python.launches import FIELDS, PLAIN, Launch, text_value
@@ -81,6 +81,8 @@ def facts_of(plan: RunPlan) -> dict[str, Fact[object]]:
     if not plan.config_is_rewritten:
         steps = accumulation_of(plan.batch, plan.batch_world)
         facts["accumulation"] = Fact(steps.state, steps.value, steps.origins, steps.reason)
+        micro = micro_batch_of(plan.batch, plan.batch_world)
+        facts["micro_batch"] = Fact(micro.state, micro.value, micro.origins, micro.reason)
     return facts
 
 
