@@ -5447,7 +5447,7 @@ RULES: tuple[RuleInfo, ...] = (
         name="prepare-refused-under-deepspeed",
         kind="script",
         severity="error",
-        summary="`accelerator.prepare` under DeepSpeed gets two models, or a model without a loader",
+        summary="`accelerator.prepare` under DeepSpeed gets two models, or nothing that says how large a batch is",
         module="dslint.rules.script.dsl624_prepare_refused_under_deepspeed",
         markers=(
             "accelerat",

@@ -19,6 +19,9 @@ TRAIN = "train_batch_size"
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
 
+# Why nobody states a micro batch that accelerate takes from the loaders which it prepares.
+FROM_LOADERS = "accelerate takes it from the loaders"
+
 _CALLED = {MICRO: "micro batch", STEPS: "accumulation steps", "world": "world size"}
 
 

@@ -58,12 +58,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     modules = list(run.machine.program.modules())
     if run.context.launcher.get_or("") not in _LAUNCHERS or any(_STARTS.search(m.code) for m in modules):
         return
-    written = {last_name(node) for module in modules for node in _stored(module)}
+    # Where the code gives it a value itself, nobody knows what is read later.
+    written = {last_name(node) for module in modules for node in _places(module, ast.Store)}
     seen: set[str] = set()
     for module in modules:
-        for node in (*module.nodes_of(ast.Attribute), *module.nodes_of(ast.Subscript)):
+        for node in _places(module, ast.Load):
             name = last_name(node)
-            if name in seen or name in written or not isinstance(node.ctx, ast.Load) or not _decides(module, node):
+            if name in seen or name in written or not _decides(module, node):
                 continue
             actual = _started(run, name)
             stated = stated_number(run, name) if actual else None
@@ -72,11 +73,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 yield _finding(run, module, node, stated, actual[0])
 
 
-def _stored(module: Module) -> Iterator[ast.AST]:
-    """Yield the fields and items that a module gives a value: then nobody knows what is read later."""
-    for node in (*module.nodes_of(ast.Attribute), *module.nodes_of(ast.Subscript)):
-        if isinstance(node.ctx, ast.Store):
-            yield node
+def _places(module: Module, kind: type[ast.expr_context]) -> Iterator[ast.Attribute | ast.Subscript]:
+    """Yield the fields and items that a module reads or gives a value."""
+    yield from (node for node in module.nodes_of(ast.Attribute) if isinstance(node.ctx, kind))
+    yield from (node for node in module.nodes_of(ast.Subscript) if isinstance(node.ctx, kind))
 
 
 def _started(run: RunQuery, name: str) -> list[tuple[int, tuple[Location, ...]]]:
