@@ -6635,8 +6635,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="samples that a `DistributedSampler` repeats to fill the last round count twice in a metric",
         module="dslint.rules.script.dsl698_evaluation_counts_padding",
         markers=(
-            "DistributedSampler",
-            "reduce|gather",
+            "DistributedSampler|[lL]ightning",
+            "reduce|gather|\\.test\\(",
         ),
         fix="none",
         since="0.1.0",
