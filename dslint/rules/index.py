@@ -4131,6 +4131,8 @@ RULES: tuple[RuleInfo, ...] = (
             "--ckpt_dir",
             "--work_dir",
             "--save_path",
+            "recipe",
+            "profile",
         ),
         fix="none",
         since="0.1.0",
