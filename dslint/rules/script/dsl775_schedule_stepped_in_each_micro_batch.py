@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.python.events import Alt, Context, Event, Loop
+from dslint.python.queries.asked import in_words
 from dslint.python.queries.derived import Derived
 from dslint.python.queries.turns import Turns
 from dslint.python.values import Const, Instance
@@ -37,7 +38,6 @@ from dslint.rules.training.accumulating import steps_of
 from dslint.rules.training.microbatches import STEPS, divisor_of_steps, inside, size_of_group
 from dslint.rules.training.plateaus import instances, wrapped_by
 from dslint.rules.training.schedules import number_code
-from dslint.rules.training.training import test_text
 from dslint.rules.training.updatelengths import counts_updates
 
 META = RuleMeta(
@@ -136,7 +136,7 @@ def _asks_for_turn(run: RunQuery, found: Happening, loop: Loop) -> bool:
     if turns.divisor(tests) is not None or any(test.leaves for test in tests):
         return True
     around = found.around[found.around.index(loop) :]
-    return any(_OF_TURN.search(test_text(node)) for node in around if isinstance(node, Alt))
+    return any(_OF_TURN.search(in_words(node)) for node in around if isinstance(node, Alt))
 
 
 def _finding(run: RunQuery, found: Happening, maker: Event | None, grouped: _Grouped, why: str) -> Finding:
@@ -198,6 +198,7 @@ def _train(length: str = _DIVIDED, count: str = "4", more: str = "", late: str =
 _PREPARED = "schedule = accelerator.prepare(schedule)"
 _ALONE = ", step_scheduler_with_optimizer=False"
 _GUARDED = "                if accelerator.sync_gradients:\n                    schedule.step()\n"
+_FLAG = "                flag = accelerator.sync_gradients\n" + _GUARDED.replace("accelerator.sync_gradients", "flag")
 _HAND = """\
 import argparse
 
@@ -249,6 +250,7 @@ EXAMPLES = (
     bad("by hand", {"train.py": _HAND % ("updates", _EACH, "8")}, at="train.py:24 warning"),
     bad("by hand, one by default", {"train.py": _HAND % ("updates", _EACH, "1")}, at="train.py:24 info"),
     good("where the optimizer steps", {"train.py": _train(inside=_GUARDED)}),
+    good("the same by a variable", {"train.py": _train(inside=_FLAG)}),
     good("by hand, where the optimizer steps", {"train.py": _HAND % ("updates", _WITH, "8")}, select="DSL775"),
     good("the numbers count micro batches", {
         "all.py": _train("args.epochs * len(loader)"),
