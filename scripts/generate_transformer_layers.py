@@ -1,7 +1,7 @@
 """Write ``schemas/transformer_layers.json``: the layer classes of each model of the installed transformers.
 
 ``python scripts/generate_transformer_layers.py``; nothing is imported, the sources are read. ``names`` is kept: how the
-names of checkpoints begin, by hand.
+names of checkpoints begin, by hand; and ``remote``, the layers of models whose code comes with the checkpoint.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main() -> None:
         "names": old.get("names", {}),
         "other": old.get("other", ""),
         "layers": layers(),
+        "remote": old.get("remote", {}),
     }
     TARGET.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 

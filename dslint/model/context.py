@@ -56,6 +56,7 @@ class Context:
     ``unset``: the variables of torchrun that ``srun`` and ``mpirun`` do not set, and nothing in the launch file sets.
     ``zero_stage``: ZeRO stage of the run(s) that use this script, from its configs.
     ``accumulation``: for a script, the micro batches that DeepSpeed accumulates for a step in its run(s).
+    ``micro_batch``: for a script, the samples of a micro batch on each process that DeepSpeed is told in its run(s).
     ``deepspeed``: version of DeepSpeed; ``libraries`` of other packages by name.
     ``consumer``: who reads a config: ``deepspeed`` | ``hf`` | ``accelerate`` | ``lightning``; a known ``unknown`` where
     its users contradict each other, or a program fills it by rules of its own.
@@ -75,6 +76,7 @@ class Context:
     world_size: Fact[int] = field(default_factory=absent)
     zero_stage: Fact[int] = field(default_factory=absent)
     accumulation: Fact[int] = field(default_factory=absent)
+    micro_batch: Fact[int] = field(default_factory=absent)
     deepspeed: VersionFact = field(default_factory=VersionFact)
     libraries: Mapping[str, VersionFact] = field(default_factory=dict)
     consumer: Fact[str] = field(default_factory=absent)

@@ -63,6 +63,15 @@ def accumulation_of(m: Machine, value: Value | None) -> Value | None:
     return const(1) if is_whole else None
 
 
+def micro_batch_of(m: Machine, value: Value | None) -> Value | None:
+    """Return the samples of a micro batch that a configuration states; `None` where it is silent."""
+    written = config_file(m, value)
+    if written is None:
+        return _item(m, value, _MICRO)
+    size = written.get(_MICRO)
+    return const(size) if type(size) is int else None
+
+
 def _steps_in(written: Mapping[str, object]) -> Value | None:
     steps = written.get(_STEPS)
     if steps is None and len(written.keys() & {_BATCH, _MICRO}) == 1:

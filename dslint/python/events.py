@@ -90,6 +90,7 @@ class Event:
     # Of calls that make a loader: where its items and their order come from.
     sources: list[Source] = field(default_factory=list)
     accumulation: Value | None = None  # the micro batches of a step, there or in arguments
+    micro_batch: Value | None = None  # of a configuration: the samples of one on each process, where it states them
     nodes: dict[str, ast.expr] = field(default_factory=dict)
     # What lists and dictionaries hold that name devices or handlers, that are parameters, or that are saved.
     items: dict[str, list[Value]] = field(default_factory=dict)

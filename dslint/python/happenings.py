@@ -9,7 +9,7 @@ from typing import Any
 from dslint.python import commandlines, containers, gradients, paths, ragged, seeds
 from dslint.python.attributes import is_instance_of
 from dslint.python.binding import Arguments, BoundArguments
-from dslint.python.configs import accumulation_of, configured, named_stage, stated
+from dslint.python.configs import accumulation_of, configured, micro_batch_of, named_stage, stated
 from dslint.python.events import Event
 from dslint.python.eventtags import of_options, tags_of
 from dslint.python.handed import options
@@ -71,6 +71,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     if "config" in row.extra:
         configured(m, event, row.extra)
         event.accumulation = accumulation_of(m, event.config)
+        event.micro_batch = micro_batch_of(m, event.config)
     elif "micro_batches" in row.extra:
         event.accumulation = stated(m, row.extra["micro_batches"], given)
     if "stage" in row.extra:

@@ -195,20 +195,22 @@ _METRICS = "compute_metrics"
 _EVALUATES = frozenset({"trainer-train", "trainer-evaluate", "trainer-predict"})
 # What a trainer is given whose methods it calls; a data module may stand in the place of loaders.
 _TRAINED = ("model", "datamodule", "train_dataloaders", "dataloaders")
-# What runs while a trainer predicts.
+# What runs while a trainer predicts, and while it evaluates.
 _PREDICTS = re.compile(r"predict|write_on|^setup$|^teardown$|^prepare_data$")
+_ASSESSES = re.compile(r"(?:^|_)(?:test|val|validation|evaluate)(?:_|$)|^setup$|^teardown$|^prepare_data$")
 
 
 def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundArguments, node: ast.AST) -> None:
     """Run the callbacks and models of the project that a trainer got: their hooks, any number of times."""
     from dslint.python.loops import repeat
 
-    is_prediction = "trainer-predict" in row.tags
+    kinds = {"trainer-predict": _PREDICTS, "trainer-evaluate": _ASSESSES}
+    only = next((names for tag, names in kinds.items() if tag in row.tags), None)
     if row.tags & _EVALUATES and isinstance(receiver, Instance):
         metrics = m.store.get((receiver, ("argument", _METRICS))) or NOTHING
         if _functions(metrics):
             repeat(m, node, lambda: _call_back(m, row, _METRICS, metrics, receiver, node))
-    if not row.tags & {"trainer-train", "trainer-predict"} or not isinstance(receiver, Instance):
+    if not row.tags & _EVALUATES or not isinstance(receiver, Instance):
         return
     found: list[Instance] = []
     given = (bound.given.get(name) for name in _TRAINED)
@@ -221,7 +223,7 @@ def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundA
     def turn() -> None:
         for atom in found:
             for name, method in _hooks(m, atom):
-                if not is_prediction or _PREDICTS.search(name):
+                if only is None or only.search(name):
                     call_hook(m, atom, name, method, node)
 
     if found:

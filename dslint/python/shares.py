@@ -42,8 +42,13 @@ def _is_stated(number: object) -> bool:
 def note_operation(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> None:
     """Note that a number is divided by the number of ranks."""
     form = _DIVIDES.get(op)
-    if form is not None and isinstance(node, ast.BinOp) and is_world(m, right) and not is_world(m, left):
-        _note(m, form, node, node.left, left, left)
+    if (
+        form is not None
+        and isinstance(node, ast.BinOp | ast.AugAssign)
+        and is_world(m, right)
+        and not is_world(m, left)
+    ):
+        _note(m, form, node, node.left if isinstance(node, ast.BinOp) else node.target, left, left)
 
 
 def note_slice(m: Machine, base: Value, node: ast.AST, parts: list[Value]) -> None:

@@ -19,6 +19,9 @@ TRAIN = "train_batch_size"
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
 
+# Why nobody states a micro batch that accelerate takes from the loaders which it prepares.
+FROM_LOADERS = "accelerate takes it from the loaders"
+
 _CALLED = {MICRO: "micro batch", STEPS: "accumulation steps", "world": "world size"}
 
 
@@ -71,6 +74,22 @@ def accumulation_of(batch: Batch, world: Fact[int]) -> Fact[int]:
     a_step = batch.micro.get() * world.get()
     whole = a_step > 0 and batch.train.get() % a_step == 0
     return known(int(batch.train.get() // a_step), *batch.train.origins) if whole else unknown("the sizes do not fit")
+
+
+def micro_batch_of(batch: Batch, world: Fact[int]) -> Fact[int]:
+    """The samples of a micro batch on each process, stated or worked out as DeepSpeed does; absent without any size."""
+    if batch.micro.is_known:
+        size, origins = batch.micro.get(), batch.micro.origins
+    elif batch.train.is_absent and batch.micro.is_absent:
+        return absent()
+    elif batch.micro.is_absent and batch.train.is_known and world.is_known and not batch.steps.is_unknown:
+        a_sample = batch.steps.get_or(1) * world.get()
+        whole = a_sample > 0 and batch.train.get() % a_sample == 0
+        size, origins = (batch.train.get() // a_sample if whole else 0), batch.train.origins
+    else:
+        return unknown("a part of the batch size is not known")
+    is_count = isinstance(size, int) and not isinstance(size, bool) and size > 0
+    return known(int(size), *origins) if is_count else unknown("not a number")
 
 
 def read_batch(doc: DataDoc) -> Batch:

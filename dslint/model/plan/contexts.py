@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
-from dslint.model.deepspeed.batch import accumulation_of, read_batch
+from dslint.model.deepspeed.batch import Batch, accumulation_of, micro_batch_of, read_batch
 from dslint.model.launch.slurmjob import one_gpu_of_task
 from dslint.model.plan.config import stage_of
-from dslint.model.plan.launches import launches_of
+from dslint.model.plan.launches import launches_of, micro_batch_of_run
 from dslint.model.plan.unsetrank import unset_variables
 from dslint.model.plan.users import OWN_RULES, User, agreed_reader
 
@@ -48,6 +48,7 @@ def contexts_for(
             consumer=_agreed([p.consumer for p in users]).or_else(base.consumer),
             arguments={**base.arguments, **_agreed_arguments(users)},
             accumulation=_agreed([_accumulation_of_run(p) for p in users]).or_else(base.accumulation),
+            micro_batch=_agreed([_micro_batch_of_run(p) for p in users]).or_else(base.micro_batch),
             processes_per_node=_agreed([p.processes_per_node for p in users]),
             nodes=_agreed([p.nodes for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
@@ -71,13 +72,9 @@ def contexts_for(
         if path not in contexts:
             stages = [stage_of(d) if d is not None else unknown(_CHANGED) for d in docs]
             base = base_of(path)
-            steps = [
-                accumulation_of(read_batch(d), base.world_size) if d is not None else unknown(_CHANGED) for d in docs
-            ]
+            sizes = [read_batch(d) if d is not None else None for d in docs]
             contexts[path] = replace(
-                base,
-                zero_stage=_agreed(stages).or_else(base.zero_stage),
-                accumulation=_agreed(steps).or_else(base.accumulation),
+                base, zero_stage=_agreed(stages).or_else(base.zero_stage), **_told_sizes(sizes, base)
             )
     return contexts
 
@@ -95,8 +92,23 @@ def _configs_by_script(
     return handed
 
 
+def _told_sizes(batches: Sequence[Batch | None], base: Context) -> dict[str, Any]:
+    """The accumulation and micro batch on which configs agree; ``None`` where the script changes one."""
+    changed: Fact[int] = unknown(_CHANGED)
+    steps = [accumulation_of(batch, base.world_size) if batch is not None else changed for batch in batches]
+    micro = [micro_batch_of(batch, base.world_size) if batch is not None else changed for batch in batches]
+    return {
+        "accumulation": _agreed(steps).or_else(base.accumulation),
+        "micro_batch": _agreed(micro).or_else(base.micro_batch),
+    }
+
+
 def _accumulation_of_run(plan: RunPlan) -> Fact[int]:
     return unknown(_CHANGED) if plan.config_is_rewritten else accumulation_of(plan.batch, plan.batch_world)
+
+
+def _micro_batch_of_run(plan: RunPlan) -> Fact[int]:
+    return unknown(_CHANGED) if plan.config_is_rewritten else micro_batch_of_run(plan)
 
 
 def _gpus_of_task(plan: RunPlan) -> Fact[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dslint.core.fact import Fact, known
+from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import OUTSIDE, Location
-from dslint.model.deepspeed.batch import accumulation_of
+from dslint.model.deepspeed.batch import FROM_LOADERS, MICRO, accumulation_of, micro_batch_of
 from dslint.model.launch.launchers.environment import sets
 from dslint.model.trainerargs import fields_ever
 from dslint.python.launches import FIELDS, PLAIN, Launch, text_value
@@ -81,7 +81,19 @@ def facts_of(plan: RunPlan) -> dict[str, Fact[object]]:
     if not plan.config_is_rewritten:
         steps = accumulation_of(plan.batch, plan.batch_world)
         facts["accumulation"] = Fact(steps.state, steps.value, steps.origins, steps.reason)
+        micro = micro_batch_of_run(plan)
+        facts["micro_batch"] = Fact(micro.state, micro.value, micro.origins, micro.reason)
     return facts
+
+
+def micro_batch_of_run(plan: RunPlan) -> Fact[int]:
+    """The samples of a micro batch on each process; where accelerate asks the loaders for them the reason says so."""
+    config, is_launched = plan.config, plan.command.launcher == "accelerate"
+    is_left = config is None and plan.config_path.is_absent and plan.zero_stage.is_known
+    is_auto = config is not None and config.get(f"/{MICRO}") == "auto" and plan.consumer.get_or("") == "accelerate"
+    if is_launched and (is_left or is_auto):
+        return unknown(FROM_LOADERS)
+    return micro_batch_of(plan.batch, plan.batch_world)
 
 
 def _options(plan: RunPlan) -> tuple[dict[str, object], dict[str, Fact[object]]]:

@@ -28,6 +28,8 @@ _MODELS = (
     "--model_id",
     "--base_model",
     "--model",
+    "--model_path",
+    "--base_model_name_or_path",
     "--pretrained_model_name_or_path",
 )
 _LOADED = re.compile(r"\.from_pretrained\(\s*[\"']([\w./-]+)[\"']")
@@ -132,5 +134,6 @@ def _family(name: str) -> str:
 
 @cache
 def _layers() -> dict[str, list[str]]:
-    layers: dict[str, list[str]] = load_file("transformer_layers.json")["layers"]
-    return layers
+    """The layers of the models of transformers, and of those whose code comes with the checkpoint."""
+    data = load_file("transformer_layers.json")
+    return {**data["layers"], **data["remote"]}

@@ -25,6 +25,8 @@ _AXOLOTL = {"per_device_train_batch_size": "micro_batch_size"}
 _TOOLS = ("llamafactory", "swift", "axolotl")
 # A script that hands a config to the arguments of a Trainer names the keyword, in a call or in a dictionary.
 _BY_HAND = re.compile(r"\bdeepspeed\\?[\"']?\s*[=:]")
+_PARSES_WORDS = re.compile(r"\.parse_(?:known_)?args(?:_into_dataclasses)?\(")
+_PARSES_FILE = re.compile(r"\.parse_(?:yaml|json)_file\(")
 # The launcher of a run that no command of the project starts.
 NO_COMMAND = "recipe"
 
@@ -89,8 +91,10 @@ def started_by_hand(path: str, workspace: Workspace) -> LaunchCommand | None:
     )
 
 
-def recipe(command: LaunchCommand, files: Files, profile: ScriptProfile | None = None) -> Recipe | None:
-    """The file with the arguments of the Trainer, when the command reads them from one."""
+def recipe(
+    command: LaunchCommand, files: Files, profile: ScriptProfile | None = None, script: str | None = None
+) -> Recipe | None:
+    """The file with the arguments of the Trainer, when the command or its script reads them from one."""
     tool = "axolotl" if is_axolotl(command) else command.launcher if command.launcher in _TOOLS else ""
     word = None
     if tool:
@@ -99,6 +103,8 @@ def recipe(command: LaunchCommand, files: Files, profile: ScriptProfile | None =
             word = None
     elif profile is not None and profile.parsed.kind:
         tool, word = "hf", _argument_file(command, profile)
+    if word is None and script is not None and (profile is None or profile.parser is None):
+        tool, word = tool or "hf", _only_file(command, script, files.workspace)
     path = files.find(word.text) if word is not None and word.text is not None else None
     doc = files.data(path) if path is not None else None
     if doc is None or not isinstance(doc.data, dict) or doc.problems:
@@ -129,6 +135,15 @@ def _argument_file(command: LaunchCommand, profile: ScriptProfile) -> Word | Non
         return None
     words = command.script_args[:1] if parser.takes_words_beside_file else command.script_args
     return words[0] if len(words) == 1 and (words[0].text or "").endswith(ARGUMENT_FILES) else None
+
+
+def _only_file(command: LaunchCommand, script: str, workspace: Workspace) -> Word | None:
+    """The one file of arguments among the words of a script that parses a file and never its command line."""
+    words = [word for word in command.script_args if (word.text or "").endswith(ARGUMENT_FILES)]
+    source = workspace.read(script) if len(words) == 1 else None
+    if source is None or not _PARSES_FILE.search(source.text) or _PARSES_WORDS.search(source.text):
+        return None
+    return words[0]
 
 
 def recipe_arguments(command: LaunchCommand, found: Recipe, defaults: Mapping[str, Fact[Any]]) -> dict[str, Fact[Any]]:

@@ -306,7 +306,7 @@ def _planned(
     files = Files(command, workspace, written)
     script = script_path(command, files)
     profile = script_profile(script, workspace, matters(command), told.is_thorough) if script is not None else None
-    arguments_file = given or recipe(command, files, profile)
+    arguments_file = given or recipe(command, files, profile, script)
     around = files.beside(script) if script is not None else files
     choice = choose_config(command, profile, around, arguments_file) if named is None else named_config(*named, around)
     stated = told.reader(choice.path.get()) if told.reader is not None and choice.path.is_known else absent()

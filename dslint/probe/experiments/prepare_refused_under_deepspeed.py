@@ -1,7 +1,7 @@
-"""`accelerator.prepare` under DeepSpeed with two models, or with a model and no loader.
+"""`accelerator.prepare` under DeepSpeed with two models, a model and no loader, or a loader with a batch sampler.
 
-As written, one call gets both models, or the model alone; as fixed, one model and its loader. As written every rank
-stops in `prepare`. Without DeepSpeed both are taken (the control).
+As written, one call gets both models, the model alone, or such a loader; as fixed, one model and its loader. As
+written every rank stops in `prepare`. Without DeepSpeed both are taken (the control).
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ EXPERIMENT = Experiment(
     summary="accelerate refuses what it is given to prepare under DeepSpeed",
     flavour="deepspeed",
     rules=("DSL624",),
-    expect=Expect((Kind.RAISE,), r"with multiple models when using DeepSpeed|at least one of training or evaluation"),
+    expect=Expect(
+        (Kind.RAISE,), r"with multiple models when using DeepSpeed|at least one of training|has `None` as batch size"
+    ),
     cases=(
         Case("models", {"models": 2, "loader": True, "deepspeed": True}),
         Case("loader", {"models": 1, "loader": False, "deepspeed": True}),
+        Case("batch-sampler", {"models": 1, "loader": "sampled", "deepspeed": True}),
         Case("plain", {"models": 2, "loader": False, "deepspeed": False}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
@@ -35,7 +38,7 @@ def fixed(rank: RankApi) -> Json:
     return _prepare(rank, 1, has_loader=True)
 
 
-def _prepare(rank: RankApi, models: int, has_loader: bool) -> Json:
+def _prepare(rank: RankApi, models: int, has_loader: Json) -> Json:
     import torch
     from torch.utils.data import DataLoader
 
@@ -47,6 +50,8 @@ def _prepare(rank: RankApi, models: int, has_loader: bool) -> Json:
     nets = [torch.nn.Linear(4, 1) for _ in range(models)]
     optimizer = torch.optim.AdamW(nets[0].parameters(), lr=0.1)
     loader = [DataLoader(torch.ones(8, 4), batch_size=2)] if has_loader else []
+    if has_loader == "sampled":
+        loader = [DataLoader(torch.ones(8, 4), batch_sampler=[[0, 1], [2, 3], [4, 5], [6, 7]])]
     prepared = accelerator.prepare(*nets, optimizer, *loader)
     return {"parts": len(prepared) > 0}
 

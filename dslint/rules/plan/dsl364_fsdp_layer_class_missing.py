@@ -78,6 +78,16 @@ EXAMPLES = (
         "  train.py --model_name EleutherAI/pythia-1b\n",
         "train.py": "print()\n",
     }, "run.sh:1 warning"),
+    bad("a copy of the documentation", {
+        "run.sh": _LAUNCH.rstrip("\n") % "" + " --model_name_or_path THUDM/glm-4-9b-chat-hf\n",
+        "fsdp.yaml": _FILE % "GPT2Block", "train.py": "print()\n",
+    }, "fsdp.yaml:5 warning"),
+    bad("a model whose code comes with the checkpoint", {
+        "run.sh": _RUN % ("THUDM/chatglm3-6b", "GPT2Block"),
+    }, "run.sh:2 warning"),
+    bad("a name that another one contains", {
+        "run.sh": _RUN % ("microsoft/deberta-v3-large", "BertLayer"),
+    }, "run.sh:2 warning"),
     bad("the file of the Trainer", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --model_name_or_path mistralai/Mistral-7B-v0.3 \\\n"
         "  --fsdp 'full_shard auto_wrap' --fsdp_config fsdp.json\n",
@@ -85,6 +95,9 @@ EXAMPLES = (
     }, "fsdp.json:2 warning"),
     good("the class of the model", {"run.sh": _RUN % ("meta-llama/Llama-2-7b-hf", "LlamaDecoderLayer")}),
     good("a model that is not known by its name", {"run.sh": _RUN % ("./checkpoints/mine", "LlamaDecoderLayer")}),
+    good("the class that comes with the checkpoint", {
+        "run.sh": _RUN % ("THUDM/glm-4-9b-chat", "GLMBlock"),
+        "new.sh": _RUN % ("THUDM/glm-4-9b-chat-hf", "GlmDecoderLayer")}),
     good("a class that nobody knows", {"run.sh": _RUN % ("Qwen/Qwen2.5-7B", "MyOwnBlock")}),
     good("a class of the project", {
         "run.sh": _LAUNCH % "", "fsdp.yaml": _FILE % "BertLayer",

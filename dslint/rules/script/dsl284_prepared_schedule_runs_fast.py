@@ -36,6 +36,7 @@ from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.filledoptions import options_passed
+from dslint.rules.training.loopcounts import ends_of
 from dslint.rules.training.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.training.schedules import OPTIMIZERS, is_length, knows_world, number_code
 
@@ -52,10 +53,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-
-
-# A `continue` says that what comes after it, perhaps the way out, is for the other turns.
-_ENDS = (ast.Break, ast.Return, ast.Continue)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -163,15 +160,7 @@ def _limits(step: Happening, pieces: list[Piece]) -> bool:
     words = {_word(n) for _, piece in pieces for n in ast.walk(piece)} - {""}
     words = {word for word in words if re.search(r"step|iter|update|total", word)}
     for loop in (node for node in step.around if isinstance(node, Loop)):
-        node = loop.node
-        tests: list[ast.AST] = [node.test] if isinstance(node, ast.While) else []
-        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and "range" in ast.unparse(node.iter.func):
-            tests += [arg for arg in node.iter.args if isinstance(arg, ast.Name | ast.Attribute)]
-        for inner in ast.walk(node):
-            arms = [arm for arm in (inner.body, inner.orelse) if arm] if isinstance(inner, ast.If) else []
-            if isinstance(inner, ast.If) and any(isinstance(arm[-1], _ENDS) for arm in arms):
-                tests.append(inner.test)
-        asked = (part for test in tests if isinstance(test, ast.expr) for part in behind(loop.module, test))
+        asked = (part for test in ends_of(loop) for part in behind(loop.module, test))
         if any(_word(part) in words for test in asked for part in ast.walk(test)):
             return True
     return False

@@ -4,20 +4,26 @@
 samples of its share, the sums are added up over the ranks with `all_reduce`, and a metric is their quotient. Or it
 collects the results of its share in a list, and the lists of the ranks are put together with `all_gather_object`.
 
+So does `trainer.test(...)` of Lightning on several devices: it gives the loader such a sampler itself.
+
 **Why it hurts.** The sampler gives every rank the same number of samples: where the data set is not a multiple of the
 number of ranks, it takes the first ones again. They count twice, so the metric is not that of the data set, changes
 with the number of GPUs, and the count is larger than the data set. With few samples, or samples that are long, it
 decides which checkpoint is the best. With one process all is right.
 
 **Fix.** Give each rank its part without padding: `Subset(data, range(rank, len(data), world_size))`, since nothing in
-the loop waits for other ranks. Or leave out on each rank what its sampler has repeated.
+the loop waits for other ranks. Or leave out on each rank what its sampler has repeated. In Lightning, a trainer for one
+device: `Trainer(devices=1, num_nodes=1).test(...)`.
 
 **When it stays quiet.** `drop_last=True` of the sampler; other samplers; a mean that each rank computes for itself;
 code that speaks of duplicates, of a remainder or of what is divisible, or that cuts results; data sets of torchvision
 with a length of their own, which is round; a loop that trains, or in which the ranks wait for each other; one process.
+In Lightning: `use_distributed_sampler=False`, loaders with a sampler or `drop_last=True`, a number of devices that is
+not known, validation. A note but for a test of Lightning, whose numbers are the result of a run.
 
 **Evidence.** Two gloo ranks, torch 2.13, seven samples: each rank goes through four, the sum of the counts is eight,
-and the first sample counts twice.
+and the first sample counts twice. Lightning 2.6 itself warns of it in tests (`_resolve_sampler` of
+trainer/connectors/data_connector.py).
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from dslint.python.events import Event, Loop, events
 from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.data.evaluations import Evaluation, shared_evaluations
+from dslint.rules.data.lightningtests import LightningTest, padded_tests
 from dslint.rules.ranks.parted import function_around
 from dslint.rules.runs import RunQuery
 from dslint.rules.training.plateaus import instances
@@ -42,11 +49,12 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="samples that a `DistributedSampler` repeats to fill the last round count twice in a metric",
-    markers=(r"DistributedSampler", r"reduce|gather"),
+    markers=(r"DistributedSampler|[lL]ightning", r"reduce|gather|\.test\("),
     references=(
         "https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
         "https://github.com/RUCAIBox/RecBole/pull/1872",
         "https://github.com/pytorch/pytorch/issues/25162",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/4732",
     ),
     depends_on_run=True,
 )
@@ -56,6 +64,7 @@ _KNOWS = re.compile(
     r"(?i)duplicat|divisible|total_size|remainder|unique|_seen\b|\[: *(?:len\(|n_|num_)|dedup|extra_samples|exact_eval"
     r"|%[ ]*[\w.]*(?:world_size|num_replicas|num_proc)|//[ ]*[\w.]*(?:world_size|num_replicas|num_proc)"
 )
+_DROPS = re.compile(r"(?i)duplicat|dedup|UnrepeatedDistributedSampler")
 _FOLDERS = ("torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder")
 _GATHERS = ("all_gather_object", "gather_object", "all_gather", "all_gather_into_tensor", "gather")
 # How code may keep one result of each sample: by a key of it.
@@ -69,6 +78,10 @@ _COUNTS = re.compile(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each sampler that fills up shares whose counts are added up over the ranks."""
+    for test in padded_tests(run):
+        is_known = _is_round(test.loader.arguments.get("dataset")) or _KNOWS.search(_code_around(test.loader))
+        if not is_known and not any(_DROPS.search(module.code) for module in run.machine.program.modules()):
+            yield _finding_in_test(run, test)
     if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine", "starts-group"):
         return
     loaders = {found.event.node: found for found in run.occurrences("makes-loader") if _fills_up(run, found.event)}
@@ -153,6 +166,22 @@ def _finding(run: RunQuery, found: Evaluation) -> Finding:
     )
 
 
+def _finding_in_test(run: RunQuery, test: LightningTest) -> Finding:
+    call, loader, trainer = test.call, test.loader, test.trainer
+    return run.finding(
+        META,
+        call.module,
+        call.node,
+        "Lightning tests on several devices and repeats samples to fill the last round: they count twice in the result",
+        hint="Test with a trainer for one device: `Trainer(devices=1, num_nodes=1)`",
+        related=(
+            run.location(trainer.module, trainer.node, "a trainer for several devices"),
+            run.location(loader.module, loader.node, "gets a sampler that repeats samples"),
+        ),
+        severity=Severity.WARNING,
+    )
+
+
 _TRAIN = """\
 import torch
 import torch.distributed as dist
@@ -228,6 +257,45 @@ _LISTS = """\
 _PADDED, _SHUFFLED = "DistributedSampler(val, shuffle=False)", "DistributedSampler(val, num_replicas=world, rank=rank)"
 _CUT = "DistributedSampler(val, shuffle=False, drop_last=True)"
 _OWN = "Subset(val, range(rank, len(val), world))"
+_LIGHTNING = """\
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+
+class Net(L.LightningModule):
+    def test_step(self, batch, index):
+        x, y = batch
+        self.log("accuracy", (self.layer(x).argmax(1) == y).float().mean(), sync_dist=True)
+
+
+class Data(L.LightningDataModule):
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def loader(self, part, **more):
+        return DataLoader(self.rows[part], batch_size=8, **more)
+
+    def test_dataloader(self):
+        return self.loader("test"%(more)s)
+
+
+def main(rows):
+    trainer = L.Trainer(accelerator="gpu", devices=%(devices)s%(told)s)
+    print(trainer.test(Net(), %(data)s))
+
+
+main(torch.load("rows.pt"))
+"""
+
+
+def _test(
+    devices: str = '4, strategy="ddp"', data: str = "datamodule=Data(rows)", more: str = "", told: str = ""
+) -> str:
+    return _LIGHTNING % {"devices": devices, "data": data, "more": more, "told": told}
+
+
 _TOLD = "    # the sampler duplicates a few samples\n"
 
 EXAMPLES = (
@@ -235,6 +303,24 @@ EXAMPLES = (
     bad("two numbers", {"train.py": _TRAIN % (_SHUFFLED, "val, 8, sampler=part", _NUMBERS)}, "train.py:9 info"),
     bad("one after the other", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _TWO)}, "train.py:9 info"),
     bad("lists of results", {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _LISTS % "")}, "train.py:9 info"),
+    bad("a test of Lightning", {"test.py": _test()}, "test.py:26 warning"),
+    bad(
+        "loaders that it is handed",
+        {"test.py": _test("2", 'dataloaders=DataLoader(rows["test"], 8)')},
+        "test.py:26 warning",
+    ),
+    bad("several machines", {"test.py": _test("-1, num_nodes=2, strategy='fsdp'")}, "test.py:26 warning"),
+    bad(
+        "processes of a command",
+        {"test.py": _test("'auto', strategy='ddp'"), "run.sh": "torchrun --nproc_per_node 4 test.py\n"},
+        "test.py:26 warning",
+    ),
+    good("one device", {"test.py": _test("1")}),
+    good("nobody knows how many devices", {"test.py": _test("-1, strategy='ddp'")}),
+    good(
+        "a loader without samplers or with a rest that is dropped",
+        {"off.py": _test(told=", use_distributed_sampler=False"), "drop.py": _test(more=", drop_last=True")},
+    ),
     good(
         "lists that are cut",
         {"train.py": _TRAIN % (_PADDED, "val, 8, sampler=part", _LISTS % "[: len(loader.dataset)]")},

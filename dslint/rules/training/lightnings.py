@@ -35,17 +35,17 @@ def draws_once(run: RunQuery) -> bool:
 def has_several(event: Event) -> bool:
     """Return whether a trainer certainly trains in several processes."""
     devices, nodes = event.arguments.get("devices"), event.arguments.get("num_nodes")
-    if event.open or (_numbers(devices) == {1} and _numbers(nodes) <= {1}):
+    if event.open or (numbers(devices) == {1} and numbers(nodes) <= {1}):
         return False
     strategy = event.arguments.get("strategy")
     if strategy is None or strategy.constants in (("auto",), (None,)):
-        return any(numbers and min(numbers) > 1 for numbers in (_numbers(devices), _numbers(nodes)))
+        return any(numbers and min(numbers) > 1 for numbers in (numbers(devices), numbers(nodes)))
     return _SEVERAL.search(_words(strategy)) is not None
 
 
 def is_single(event: Event) -> bool:
     """Return whether a trainer is certainly made for one device."""
-    return any(_numbers(event.arguments.get(name)) == {1} for name in ("devices", "gpus"))
+    return any(numbers(event.arguments.get(name)) == {1} for name in ("devices", "gpus"))
 
 
 # Lightning 1.x lets DDP look for unused parameters by itself; these words belong to it.
@@ -89,15 +89,17 @@ def adds_sampler(run: RunQuery) -> bool | None:
     made = trainers(run)
     if not made or not all(map(has_several, made)):
         return None
-    return any(not _leaves_samplers(event) for event in made)
+    return any(not leaves_samplers(event) for event in made)
 
 
-def _leaves_samplers(event: Event) -> bool:
+def leaves_samplers(event: Event) -> bool:
+    """Return whether a trainer is told to add no samplers."""
     off = [event.arguments.get(name) for name in ("use_distributed_sampler", "replace_sampler_ddp")]
     return any(value is not None and value.constants == (False,) for value in off)
 
 
-def _numbers(value: Value | None) -> set[int]:
+def numbers(value: Value | None) -> set[int]:
+    """Return the numbers that an argument may be; none where it may be something else."""
     constants = value.constants if value is not None else None
     found = [str(constant) for constant in constants or ()]
     return {int(word) for word in found if word.isdigit()} if all(map(str.isdigit, found)) else set()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+
 from dslint.core.source import Location
+from dslint.python.events import Loop
 from dslint.python.launches import Launch
 from dslint.python.values import Instance, Value
 from dslint.rules.runs import Happening, RunQuery
@@ -38,3 +42,20 @@ def steps_in_every_turn(run: RunQuery, backward: Happening) -> bool:
 
 def _owners(run: RunQuery, found: Happening) -> set[Instance]:
     return set(owners_of(run, found.event.receiver, ENGINE))
+
+
+# A `continue` says that what comes after it, perhaps the way out, is for the other turns.
+_ENDS = (ast.Break, ast.Return, ast.Continue)
+
+
+def ends_of(loop: Loop) -> Iterator[ast.expr]:
+    """Yield the tests and numbers that end a loop: its own, and those of ways out of it."""
+    node = loop.node
+    if isinstance(node, ast.While):
+        yield node.test
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and "range" in ast.unparse(node.iter.func):
+        yield from (arg for arg in node.iter.args if isinstance(arg, ast.Name | ast.Attribute))
+    for inner in ast.walk(node):
+        arms = [arm for arm in (inner.body, inner.orelse) if arm] if isinstance(inner, ast.If) else []
+        if isinstance(inner, ast.If) and any(isinstance(arm[-1], _ENDS) for arm in arms):
+            yield inner.test
