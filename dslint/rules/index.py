@@ -7391,9 +7391,11 @@ RULES: tuple[RuleInfo, ...] = (
         name="variable-srun-does-not-set",
         kind="script",
         severity="warning",
-        summary="the script reads a variable of torchrun, and srun or mpirun starts it: every task stops with a KeyError",
+        summary="the script reads a variable of another launcher than the one that starts it: it stops with a KeyError",
         module="dslint.rules.script.dsl746_variable_srun_does_not_set",
-        markers=("environ\\[\\s*[\\\"'](?:LOCAL_)?RANK[\\\"']|environ\\[\\s*[\\\"']WORLD_SIZE[\\\"']",),
+        markers=(
+            "environ\\[\\s*[\\\"'](?:(?:LOCAL_)?RANK|WORLD_SIZE|PMIX_RANK|OMPI_COMM_WORLD_(?:LOCAL_)?(?:RANK|SIZE))[\\\"']",
+        ),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
