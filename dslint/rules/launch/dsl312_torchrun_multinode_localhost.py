@@ -91,10 +91,14 @@ EXAMPLES = (
         {"test.sh": _RUN.replace(".py\n", ".py &\n") % (0, "localhost") + _RUN % (1, "localhost"), **_SCRIPT},
         select="DSL312",
     ),
-    bad("each node by its own host", {
-        "run.sh": "for i in 0 1; do\n  ssh node$i " + (_RUN % ("$i", "localhost")).strip()
-                  + " &\ndone\nwait\n", **_SCRIPT,
-    }, "run.sh:2 warning"),
+    bad(
+        "each node by its own host",
+        {
+            "run.sh": "for i in 0 1; do\n  ssh node$i " + (_RUN % ("$i", "localhost")).strip() + " &\ndone\nwait\n",
+            **_SCRIPT,
+        },
+        "run.sh:2 warning",
+    ),
     good(
         "one node",
         {
