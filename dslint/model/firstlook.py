@@ -28,10 +28,13 @@ RUN_PYTHON = (
 )  # fmt: skip
 _RUN = rf"(?<![\w./-])(?:{'|'.join(map(re.escape, RUN_PYTHON))})[ \t][^\n|;&]*(?:\.py\b|[ \t](?:-m|--module)[ \t])"
 LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON, _TOOLS, _RUN])
-# A shell script that is called: ``bash tools/dist_train.sh configs/x.py 8``, ``sbatch job.slurm``.
+# A shell script that is called: ``bash tools/dist_train.sh configs/x.py 8``, ``sbatch job.slurm``; also as the words of
+# a list: ``["bash", "run.sh"]``, an item ``- bash`` before an item ``- run.sh``.
+_BEHIND = r"(?:[ \t]+|[\"'],[ \t]*|,[ \t]*|[\"']?[ \t\r]*\n[ \t]*-[ \t]+)"
 CALL = (
-    r"(?:\b(?:ba|z)?sh|\bsbatch)[ \t]+(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
-    r"|(?:^|[;&|\s])[\"']?\.{0,2}/[\w./-]+\.sh\b"
+    rf"(?:\b(?:ba|z)?sh|\bsbatch){_BEHIND}"
+    r"(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
+    r"|(?:^|[;&|\s\[])[\"']?\.{0,2}/[\w./-]+\.sh\b"
     r"|\b(?:docker|podman|nerdctl)[ \t]+(?:container[ \t]+)?run\b"
 )
 # ``word in raw`` is many times faster than an expression with alternatives.

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def enclosing(doc: LaunchDoc, command: LaunchCommand) -> Iterator[Node]:
-    """The nodes around the first word of the command, from the inside out; none for a text that stands nowhere."""
-    return nodes_at(doc, command.location)
+    """The nodes around the first word of the command, or of the call that starts it, from the inside out.
+
+    None for a text that stands nowhere.
+    """
+    return nodes_at(doc, next(iter(command.called_from), command.location))
 
 
 def nodes_at(doc: LaunchDoc, place: Location) -> Iterator[Node]:

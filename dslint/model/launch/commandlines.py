@@ -126,12 +126,12 @@ def shell_of(words: Sequence[Word], outer: Outer) -> Shell | None:
 
 
 def hands_on(words: Sequence[Word]) -> bool:
-    """A file of the project gets a launch command as its words: ``docker/run torchrun train.py``, ``./env python ...``.
+    """A file of the project gets a launch command among its words: ``docker/run DATA torchrun train.py``.
 
     Whether there is such a script, and what it does with them, its reader says.
     """
     path = words[0].text or ""
-    return may_be_script(path) and len(words) > 1 and names_launcher(words[1])
+    return may_be_script(path) and any(names_launcher(word) for word in words[1:])
 
 
 def names_launcher(word: Word) -> bool:

@@ -6,7 +6,11 @@ import re
 
 from dslint.core.source import Location
 
-_RUNS = re.compile(r"(?:^|[\s;&|(])(?:nvidia-docker|docker|podman|nerdctl)\s+(?:container\s+)?run\s(?P<words>.*)", re.S)
+_RUNS = re.compile(
+    r"(?:^|[\s;&|(\"'])(?:nvidia-docker|docker|podman|nerdctl)\s+(?:container\s+)?run\s"
+    r"(?P<words>.*)",
+    re.S,
+)
 # `$ARGS`, `"${OPTIONS[@]}"` as a word of its own: any option may be in it.
 _OPEN = re.compile(r"[\"']?\$(?:\{\w+[^}]*\}|\w+)[\"']?")
 _IMAGE = re.compile(r"ima?ge?|tag|container|docker", re.I)

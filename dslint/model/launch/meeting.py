@@ -29,6 +29,7 @@ _FLAGS = {
     "colossalai": ("--master_addr", "--master_port", ""),
     "composer": ("--master_addr", "--master_port", "--node_rank"),
 }
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ def meeting(command: LaunchCommand) -> Meeting:
         for flag, variable in zip(names, variables, strict=True)
     )
     return Meeting(absent(), address, port, node_rank)
+
+
+def is_at_loopback(command: LaunchCommand) -> bool:
+    """The command certainly meets others of its run on this machine."""
+    return _LOOPBACK.fullmatch(meeting(command).address.get_or("")) is not None
 
 
 def _torchrun(command: LaunchCommand) -> Meeting:

@@ -74,6 +74,8 @@ def owners_of_loopback(commands: Sequence[LaunchCommand]) -> frozenset[int]:
         how = rendezvous(command)
         if how is None or command.nodes.get_or(1) < 2 or command.outer or how.is_standalone:
             continue
+        if any(words and words[0].text in ("ssh", "rsh") for words in command.wrappers):
+            continue  # the loopback of another machine
         at_loopback = how.meets_at_loopback or (how.is_static and how.host is None)
         if at_loopback and (not how.is_static or how.node_rank.get_or("") == "0"):
             found.add(number)

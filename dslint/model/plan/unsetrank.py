@@ -20,6 +20,10 @@ from dslint.python.source import Module
 
 _LOCAL = "LOCAL_RANK"
 _OF_TORCHRUN = ("RANK", "WORLD_SIZE", _LOCAL)
+_OF_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
+_OF_PMIX = ("PMIX_RANK",)
+# Plugins of `srun --mpi` that are not PMIx.
+_WITHOUT_PMIX = ("pmi2", "none", "openmpi", "cray_shasta")
 _CONTAINER = re.compile(r"--container|\b(?:singularity|apptainer|podman|docker|enroot|shifter)\b")
 _TAKES = re.compile(r"set_device\(|\bdevice\(|\bcuda:")
 # The variables of Slurm and of the kinds of MPI for the same number, and what finds it in another way.
@@ -55,18 +59,33 @@ def _runs_tasks(command: LaunchCommand) -> bool:
 
 
 def unset_variables(command: LaunchCommand, told: UnsetRank | None) -> Fact[tuple[str, ...]]:
-    """The variables of torchrun that the tasks of Slurm or MPI do not have: nothing in the launch file sets them.
+    """The variables of other launchers that the processes do not have: nothing in the launch file sets them.
 
-    A container may set them: the hook for PyTorch of enroot does so. ``told``: what is known of the local rank, which
-    then needs no other finding.
+    Those of torchrun for the tasks of Slurm or MPI, those of Open MPI for the others, and those of PMIx where `srun` is
+    told of another interface. A container may set them: the hook for PyTorch of enroot does so. ``told``: what is known
+    of the local rank, which then needs no other finding.
     """
-    if not _runs_tasks(command):
+    others = _of_others(command)
+    if not others:
         return absent()
     if any(_CONTAINER.search(word.raw) for word in command.words):
         return unknown("a container may set them")
-    names = [name for name in _OF_TORCHRUN if command.variable(name).is_absent and not (told and name == _LOCAL)]
+    names = [name for name in others if command.variable(name).is_absent and not (told and name == _LOCAL)]
     raw = [word.raw for word in command.words]
     return known(tuple(name for name in names if not any(re.search(rf"\b{name}\b", word) for word in raw)))
+
+
+def _of_others(command: LaunchCommand) -> tuple[str, ...]:
+    """The variables that this launcher never sets for the processes of Python, and another one does."""
+    if command.hides_options:
+        return ()
+    if command.launcher == "mpirun":
+        return _OF_TORCHRUN
+    if command.launcher == "srun":
+        flag = command.launcher_flag("--mpi")
+        kind = flag.value.text if flag is not None and flag.value is not None else None
+        return (*_OF_TORCHRUN, *_OF_MPI, *(_OF_PMIX if kind in _WITHOUT_PMIX else ()))
+    return (*_OF_MPI, *_OF_PMIX) if command.launcher == "torchrun" and not command.outer else ()
 
 
 def _may_miss_rank(command: LaunchCommand) -> bool:

@@ -73,6 +73,7 @@ EXAMPLES = (
             "test.sh": (_ACCELERATE % (0, "localhost")).replace(".py", ".py &") + _ACCELERATE % (1, "localhost"),
             **_SCRIPT,
         },
+        select="DSL312",
     ),
     good("accelerate, an address", {"run.sh": _ACCELERATE % ("$R", "$HOST"), **_SCRIPT}),
     good("node 0", {"node0.sh": _RUN % (0, "localhost"), **_SCRIPT}),
@@ -88,6 +89,15 @@ EXAMPLES = (
     good(
         "two agents on one machine",
         {"test.sh": _RUN.replace(".py\n", ".py &\n") % (0, "localhost") + _RUN % (1, "localhost"), **_SCRIPT},
+        select="DSL312",
+    ),
+    bad(
+        "each node by its own host",
+        {
+            "run.sh": "for i in 0 1; do\n  ssh node$i " + (_RUN % ("$i", "localhost")).strip() + " &\ndone\nwait\n",
+            **_SCRIPT,
+        },
+        "run.sh:2 warning",
     ),
     good(
         "one node",

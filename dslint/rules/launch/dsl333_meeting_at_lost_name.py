@@ -1,6 +1,6 @@
 """**What.** Containers or pods of one job meet at a name that they cannot find: the name of a container in Docker's
 default network or in that of the host, the loopback in containers of their own, a service that compose does not have,
-a pod without the headless service of its JobSet, indexed Job or StatefulSet.
+a pod without the headless service of its JobSet, indexed Job, StatefulSet or job of Volcano.
 
 **Why it hurts.** `Name or service not known`, or a loopback at which nobody listens: rank 0 waits, the others give up
 when the rendezvous times out, and no log says which name would be right.
@@ -91,6 +91,31 @@ spec:
               value: {a}
           command: ["torchrun", "--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=$(MASTER_ADDR):29500", "train.py"]
 """
+_VOLCANO = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata:
+  name: asr
+spec:
+  minAvailable: 2
+  plugins: {plugins}
+  tasks:
+    - name: master
+      replicas: 1
+      template:
+        spec:
+          {sub}containers: &containers
+            - name: main
+              image: team/train:1
+              env:
+                - {{name: MASTER_ADDR, value: {a}}}
+              command: ["python", "train.py"]
+    - name: worker
+      replicas: 1
+      template:
+        spec:
+          containers: *containers
+"""
 _SCRIPT = {"train.py": "print()\n"}
 
 
@@ -113,6 +138,10 @@ def _job(address: str, subdomain: str = "") -> dict[str, str]:
     return {"job.yaml": _JOB.format(a=address, sub=subdomain), **_SCRIPT}
 
 
+def _volcano(address: str, plugins: str = "{svc: [], env: []}", sub: str = "") -> dict[str, str]:
+    return {"job.yaml": _VOLCANO.format(a=address, plugins=plugins, sub=sub), **_SCRIPT}
+
+
 EXAMPLES = (
     bad("Docker's default network", _docker("--gpus all", "node0"), "run.sh:2"),
     bad("a variable, and the bridge by its name", {
@@ -127,6 +156,9 @@ EXAMPLES = (
     bad("a JobSet with another subdomain", _jobset("bert-node-0-0.bert", "train"), "jobset.yaml:19"),
     bad("an indexed Job without a subdomain", _job("train-0.train"), "job.yaml:16"),
     bad("a pod without its service", _job("train-0", "train"), "job.yaml:17"),
+    bad("a pod of Volcano without its service", _volcano("asr-master-0"), "job.yaml:17"),
+    bad("a pod of Volcano with another service", _volcano("asr-master-0.asr-svc"), "job.yaml:17"),
+    bad("pods of Volcano that nobody serves", _volcano("asr-master-0.asr", "{env: []}"), "job.yaml:17"),
     good("a network of their own", _docker("--network train", "node0")),
     good("a link", {"run.sh": _DOCKER.format(n="--link node0:node0", a="node0")}),
     good("the name of a machine", _docker("--network=host", "gpu-node-7")),
@@ -138,6 +170,8 @@ EXAMPLES = (
     good("the JobSet itself", _jobset("bert-node-0-0.bert")),
     good("the subdomain that it has", _jobset("bert-node-0-0.train", "train")),
     good("an indexed Job", _job("train-0.train", "train")),
+    good("a pod of Volcano", _volcano("asr-master-0.asr")),
+    good("a service of their own", _volcano("asr-master-0.peers", "{env: []}", "subdomain: peers\n          ")),
     good("with its namespace", _job("train-0.train.default.svc.cluster.local", "train")),
 )  # fmt: skip
 

@@ -1,16 +1,21 @@
 """**What.** Two launches run at the same time (`&` after the first, no `wait` before the second) on the same GPUs, or
-with the same port. So do the turns of a loop, the calls of a function, and what `xargs -P` and `parallel` start.
+with the same port. So do the turns of a loop, the calls of a function or of a script, and what `xargs -P` and
+`parallel` start. Or they are agents of one run (`--nnodes 2 --node_rank $i --master_addr 127.0.0.1 ... &`) that all
+see the same GPUs.
 
 **Why it hurts.** The second one stops with `EADDRINUSE: address already in use` when both take the same port (29500
 where `deepspeed` or `accelerate launch` is not told another). With `--rdzv_endpoint` the second one joins the store of
-the first, and dies with it. Or both share the memory of the same GPUs until one of them runs out of it.
+the first, and dies with it. Or both share the memory of the same GPUs until one of them runs out of it. Agents of one
+run number their local ranks from 0, so that two ranks get each GPU, and NCCL stops with `Duplicate GPU detected`.
 
 **Fix.** Give each its own `CUDA_VISIBLE_DEVICES` and `--master_port`, or `wait` in between.
 
 **When it stays quiet.** When the devices differ or are not known, when one command runs on other hosts (`srun`, `ssh`),
-for several nodes, across conditions, when the file waits or kills in between, and for ports that a variable decides.
+across conditions, when the file waits or kills in between, and for ports that a variable decides; for agents on the
+CPU, and where the others are on other hosts.
 
-**Evidence.** torch 2.13: the second `TCPStore` on a port raises `DistNetworkError`.
+**Evidence.** torch 2.13: the second `TCPStore` on a port raises `DistNetworkError`. NCCL `init.cc`: two ranks of one
+host on one bus address are `Duplicate GPU detected`. https://github.com/meta-pytorch/torchx/issues/377
 """
 
 from __future__ import annotations
@@ -22,12 +27,15 @@ from itertools import groupby, pairwise
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.launch.around import branches, in_background
-from dslint.model.launch.atonce import repeated_at_once
+from dslint.model.launch.atonce import agents_at_once, at_once, repeated_at_once, sleeps
+from dslint.model.launch.clashes import port_numbers, shared_devices, shared_port
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.ports import Port, default_port, ports
+from dslint.model.launch.meeting import is_at_loopback
+from dslint.model.launch.ports import Port, ports
+from dslint.model.launch.rendezvous import places
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.calls import place_in_script, place_in_text, started_by
 
 META = RuleMeta(
     code="DSL350",
@@ -48,6 +56,10 @@ _JOINED = (
 )
 _LOOP = (
     "for i in 0 1 2 3; do\n  CUDA_VISIBLE_DEVICES=$i,$((i + 4)) torchrun --nproc_per_node 2 %s train.py &\ndone\nwait\n"
+)
+_CALLED = "export CUDA_VISIBLE_DEVICES=$1\ntorchrun --nproc_per_node 2 --master_port 29501 train.py\n"
+_AGENT = (
+    "torchrun --nnodes 2 --node_rank %s --nproc_per_node 2 --master_addr 127.0.0.1 --master_port 29501 train.py%s &\n"
 )
 
 EXAMPLES = (
@@ -72,6 +84,42 @@ EXAMPLES = (
         "run.sh": "parallel -j 4 CUDA_VISIBLE_DEVICES={%} torchrun --master_port 29500 train.py --lr {} ::: 1 2 3\n",
         **_SCRIPT,
     }, "run.sh:1"),
+    bad("a script for each turn", {
+        "run.sh": "for i in 0 1; do\n  bash one.sh $i,$((i + 2)) &\ndone\nwait\n", "one.sh": _CALLED, **_SCRIPT,
+    }, "run.sh:2"),
+    bad("two calls of a script", {
+        "run.sh": "nohup bash one.sh 0,1 > a.log &\nbash one.sh 2,3\n", "one.sh": _CALLED, **_SCRIPT,
+    }, "run.sh:2"),
+    bad("a function that leaves it running", {
+        "run.sh": "run() { bash one.sh $1 & }\nrun 0,1\nrun 2,3\nwait\n", "one.sh": _CALLED, **_SCRIPT,
+    }, "run.sh:1"),
+    bad("agents in a loop", {
+        "run.sh": "for r in 0 1; do\n  " + _AGENT % ("$r", "") + "done\nwait\n", **_SCRIPT,
+    }, "run.sh:2"),
+    bad("agents one behind the other", {
+        "run.sh": "export CUDA_VISIBLE_DEVICES=0,1\n" + _AGENT % (0, "") + _AGENT % (1, ""), **_SCRIPT,
+    }, "run.sh:3"),
+    bad("agents that a function starts", {
+        "run.sh": "go() {\n  " + (_AGENT % ("$1", "")).replace(" &", "") + "}\ngo 0 &\ngo 1 &\nwait\n", **_SCRIPT,
+    }, "run.sh:2"),
+    bad("agents that meet by themselves", {
+        "run.sh": "for i in 1 2; do\n  torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d"
+                  " --rdzv_endpoint localhost:29400 train.py &\ndone\nwait\n", **_SCRIPT,
+    }, "run.sh:2"),
+    good("agents with GPUs of their own", {
+        "run.sh": "for r in 0 1; do\n  CUDA_VISIBLE_DEVICES=$((2 * r)),$((2 * r + 1)) " + _AGENT % ("$r", "")
+                  + "done\nwait\n", **_SCRIPT,
+    }),
+    good("agents on the CPU", {
+        "run.sh": _AGENT % (0, " --backend gloo") + _AGENT % (1, " --backend gloo"), **_SCRIPT,
+    }),
+    good("one call after the other", {
+        "run.sh": "bash one.sh 0,1\nbash one.sh 2,3\n", "one.sh": _CALLED, **_SCRIPT,
+    }),
+    good("a script with a port for each turn", {
+        "run.sh": "for i in 0 1; do\n  bash one.sh $i,$((i + 2)) $((29500 + i)) &\ndone\nwait\n",
+        "one.sh": _CALLED.replace("29501", "$2"), **_SCRIPT,
+    }),
     good("a port for each turn", {"run.sh": _LOOP % "--master_port $((29500 + i))", **_SCRIPT}),
     good("a free port", {"run.sh": _LOOP % "--standalone", **_SCRIPT}),
     good("one turn after the other", {"run.sh": (_LOOP % "--master_port 29501").replace(" &", ""), **_SCRIPT}),
@@ -91,40 +139,74 @@ EXAMPLES = (
 )  # fmt: skip
 
 _LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
-_BETWEEN = re.compile(r"\b(?:wait|kill|pkill|killall|done|exit)\b|\bsleep\s+(?!\d{1,3}s?\b|[1-9]m\b)")
-# So short that no training ends meanwhile.
-_SLEEPS = re.compile(r"\bsleep\b")
+_CPU = re.compile(r"gloo|(?<![a-z])cpu(?![a-z])", re.I)
 
 
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Commands of which one runs on while the next starts."""
     del context
-    local = [c for c in doc.commands if c.launcher in _LAUNCHERS and _is_here(doc, c)]
-    yield from _repeated(doc, local)
-    for first, second in pairwise(local):
-        between = doc.source.text[first.location.span.end : second.location.span.start]
-        if first.location.span.end > second.location.span.start or _BETWEEN.search(between):
+    local = [c for c in _in_order(doc) if c.launcher in _LAUNCHERS and _is_here(c)]
+    alone = [c for c in local if c.nodes.get_or(1) == 1]
+    yield from _repeated(doc, alone)
+    yield from _agents(doc, [c for c in local if c.nodes.get_or(1) > 1 and is_at_loopback(c)])
+    for first, second in pairwise(alone):
+        if not at_once(doc, first, second):
             continue
-        if not in_background(doc, first) or branches(doc, first) != branches(doc, second):
-            continue
-        found = _port(first, second) or (None if _SLEEPS.search(between) else _devices(first, second))
+        found = shared_port(first, second) or (None if sleeps(doc, first, second) else shared_devices(first, second))
         if found is not None:
             what, place, other = found
             yield META.finding(
-                second.location,
+                place_in_text(second),
                 f"this command starts while the one above runs, and both take {what}",
                 hint="Give each its own `CUDA_VISIBLE_DEVICES` and `--master_port`, or `wait` in between",
-                related=(first.location.labelled("runs in the background"), *other, *place),
+                related=(place_in_text(first).labelled("runs in the background"), *other, *place),
                 severity=Severity.INFO if doc.in_docs else None,
             )
 
 
+def _in_order(doc: LaunchDoc) -> list[LaunchCommand]:
+    """The commands of the text, and those of called scripts that start one alone, in the order of the text."""
+    inner: dict[int, set[Location]] = {}
+    for command in doc.called:
+        inner.setdefault(command.called_from[0].span.start, set()).add(command.location)
+    called = [c for c in started_by(doc) if c.called_from and len(inner[c.called_from[0].span.start]) == 1]
+    return sorted((*doc.commands, *called), key=lambda command: place_in_text(command).span.start)
+
+
+def _agents(doc: LaunchDoc, commands: list[LaunchCommand]) -> Iterator[Finding]:
+    """Agents of one run that run at the same time on this machine, and hand out the same devices."""
+    for agents in agents_at_once(doc, commands):
+        last = agents[-1]
+        shared = _shown_alike(agents[0], last)
+        if shared is None or _is_on_cpu(last):
+            continue
+        yield META.finding(
+            place_in_text(last),
+            f"several agents of one run on this machine all hand out {shared}: NCCL refuses two ranks on a GPU",
+            hint="Give each agent its own `CUDA_VISIBLE_DEVICES`",
+            related=(*place_in_script(last), *places(last, "--nnodes", "--nproc_per_node", "--master_addr")),
+            severity=Severity.INFO if doc.in_docs else None,
+        )
+
+
+def _shown_alike(first: LaunchCommand, second: LaunchCommand) -> str | None:
+    """The devices that both see, in words."""
+    if first.variable("CUDA_VISIBLE_DEVICES").is_absent and second.variable("CUDA_VISIBLE_DEVICES").is_absent:
+        return "the first GPUs of it"
+    found = shared_devices(first, second)
+    return found[0] if found is not None else None
+
+
+def _is_on_cpu(command: LaunchCommand) -> bool:
+    return any(_CPU.search(word.text or word.raw) for word in command.words) or "ACCELERATE_USE_CPU" in command.env
+
+
 def _repeated(doc: LaunchDoc, commands: list[LaunchCommand]) -> Iterator[Finding]:
     """Commands that the text starts several times at once, with one port for all."""
-    for place, group in groupby(commands, key=lambda command: command.location):
+    for place, group in groupby(commands, key=place_in_text):
         turns = list(group)
         again = repeated_at_once(doc, turns[0])
-        numbers = {number for turn in turns for number in _numbers(turn)}
+        numbers = {number for turn in turns for number in port_numbers(turn)}
         written = [port for turn in turns for port in ports(turn)]
         is_one = len(numbers) == 1 and (len(turns) > 1 or not any(_varies(doc, turns[0], port) for port in written))
         if again is None or not is_one:
@@ -133,66 +215,20 @@ def _repeated(doc: LaunchDoc, commands: list[LaunchCommand]) -> Iterator[Finding
             place,
             f"several of these run at the same time on one machine, and all take port {numbers.pop()}",
             hint="Give each its own port, or `--rdzv_endpoint=localhost:0`, or `--standalone`",
-            related=(again, *[port.location for port in written[:1]]),
+            related=(again, *[port.location for port in written[:1]], *place_in_script(turns[0])),
             severity=Severity.INFO if doc.in_docs else None,
         )
 
 
-def _numbers(command: LaunchCommand) -> list[int]:
-    """The ports that a command takes."""
-    return [number for number, _ in _numbered(command) or _default(command)]
-
-
-def _numbered(command: LaunchCommand) -> list[_Numbered]:
-    """The ports that a command states, with their places; one of 0 is free."""
-    return [(port.number, (port.location,)) for port in ports(command) if port.number]
-
-
 def _varies(doc: LaunchDoc, command: LaunchCommand, port: Port) -> bool:
-    """A variable or a placeholder stands in the text of a port."""
+    """A placeholder stands in the text of a port: `parallel` and `xargs` put another one there each time."""
     flag = command.launcher_flag(port.name)
     place = port.location
-    text = doc.source.text[place.span.start : place.span.end]
-    raw = flag.value.raw if flag is not None and flag.value is not None else text
-    return place.path != doc.source.path or any(mark in raw for mark in "${`")
+    text = doc.source.text[place.span.start : place.span.end] if place.path == doc.source.path else ""
+    word = flag.value if flag is not None else None
+    return "{" in re.sub(r"\$\{|\$\(\(.*", "", word.raw if word is not None else text)
 
 
-def _is_here(doc: LaunchDoc, command: LaunchCommand) -> bool:
-    """The command runs on this machine, and on no other."""
-    away = command.outer or command.variable("").is_unknown or command.nodes.get_or(1) > 1
-    return not away and command.location.path == doc.source.path and not command.conditions
-
-
-_Numbered = tuple[int, tuple[Location, ...]]
-_Found = tuple[str, tuple[Location, ...], tuple[Location, ...]]
-
-
-def _port(first: LaunchCommand, second: LaunchCommand) -> _Found | None:
-    ours, theirs = _numbered(first), _numbered(second)
-    if first.launcher == second.launcher:
-        ours, theirs = ours or _default(first), theirs or _default(second)
-    for number, place in ours:
-        for other, there in theirs:
-            if number == other:
-                return f"port {number}", place, there
-    return None
-
-
-def _default(command: LaunchCommand) -> list[_Numbered]:
-    """The port that a launcher takes by itself; it stands nowhere."""
-    found = default_port(command)
-    return [(found[0], ())] if found is not None else []
-
-
-def _devices(first: LaunchCommand, second: LaunchCommand) -> _Found | None:
-    one, two = first.variable("CUDA_VISIBLE_DEVICES"), second.variable("CUDA_VISIBLE_DEVICES")
-    if any(c.launcher_flag("-i", "--include", "-e", "--exclude", "--gpu_ids") for c in (first, second)):
-        return None
-    if not one.is_known or not two.is_known:
-        return None
-    ids = {part.strip() for part in one.get().split(",")} & {part.strip() for part in two.get().split(",")}
-    ids = {part for part in ids if part.isdecimal()}
-    if not ids:
-        return None
-    named = f"GPU {', '.join(sorted(ids))}" if len(ids) == 1 else f"the GPUs {', '.join(sorted(ids))}"
-    return named, one.origins[:1], two.origins[:1]
+def _is_here(command: LaunchCommand) -> bool:
+    """The command runs on this machine, whatever the tests around it say."""
+    return not (command.outer or command.variable("").is_unknown or command.conditions)

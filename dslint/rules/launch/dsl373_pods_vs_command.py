@@ -1,7 +1,7 @@
 """**What.** A job of Kubernetes or SkyPilot starts another number of machines than its command is told of: a JobSet
 with `parallelism: 2` and `torchrun --nnodes=4`, a PyTorchJob of four pods and `--nnodes=8`, an MPIJob with two workers
 of eight slots and `mpirun -np 32`, or of one slot (`slotsPerWorker: 1`) and two GPUs, a task with `num_nodes: 2` and
-`torchrun` without `--nnodes`.
+`torchrun` without `--nnodes`. Or the pods get `WORLD_SIZE`, and the script that they run looks for `${NNODES:-1}`.
 
 **Why it hurts.** With too few machines every agent waits in the rendezvous until it times out; `mpirun` says that
 there are not enough slots; a worker with fewer slots than GPUs leaves the others idle. With too many the rest is left
@@ -10,7 +10,8 @@ over, or each machine trains alone on all of the data.
 **Fix.** Take the number from the job: `--nnodes=$PET_NNODES`, `$SKYPILOT_NUM_NODES`, or write both alike.
 
 **When it stays quiet.** When one of the numbers is not known, for elastic jobs, when the command is under a condition,
-and for jobs of Kubernetes whose command names no number: their pods may be separate runs.
+and for jobs of Kubernetes whose command names no number, unless the manifest tells its pods of each other
+(`MASTER_ADDR`, `WORLD_SIZE`): they may be separate runs.
 
 **Evidence.** The documentation of JobSet, of Indexed Jobs, of the training operator and of SkyPilot. torch 2.13, run:
 an agent whose partner is missing waits.
@@ -22,12 +23,14 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location
 from dslint.core.words import counted
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.launchers.base import env_count
 from dslint.model.launch.launchers.counts import MACHINE_NODES, MACHINE_SLOTS, WORKER_GPUS, WORKER_SLOTS
+from dslint.model.launch.severalpods import fallbacks, speaks_of_others
 from dslint.model.launch.slurmjob import PER_NODE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.calls import place_in_script, place_in_text, started_by
@@ -119,7 +122,54 @@ def _sky(run: str, nodes: int = 2) -> dict[str, str]:
     return {"task.yaml": f"resources:\n  accelerators: A100:8\nnum_nodes: {nodes}\nrun: |\n  {run}\n", **_SCRIPT}
 
 
+def _named(script: str, env: str = "MASTER_ADDR, value: train-0.train", mode: str = "Indexed") -> dict[str, str]:
+    text = (
+        f"apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: train\nspec:\n  completionMode: {mode}\n"
+        "  completions: 4\n  parallelism: 4\n  template:\n    spec:\n      subdomain: train\n      containers:\n"
+        '        - name: main\n          image: team/train:1\n          command: ["bash", "start.sh"]\n'
+        f"          env:\n            - {{name: {env}}}\n            - {{name: PODS, value: '4'}}\n"
+    )
+    return {"job.yaml": text, "start.sh": script, **_SCRIPT}
+
+
+def _volcano(script: str) -> dict[str, str]:
+    head = (
+        "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata:\n  name: train\nspec:\n"
+        "  plugins: {svc: [], env: []}\n  tasks:\n    - name: worker\n      replicas: 2\n"
+        "      template:\n        spec:\n"
+    )
+    limits = "              resources: {limits: {nvidia.com/gpu: 8}}\n"
+    return {"job.yaml": head + _pod("bash start.sh", 10) + limits, "start.sh": script, **_SCRIPT}
+
+
+_CHOOSES = """\
+NNODES=${NNODES:-1}
+ARGS=(--standalone)
+if [ "$NNODES" -gt 1 ]; then
+  ARGS=(--nnodes $NNODES --node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port 29500)
+fi
+torchrun "${ARGS[@]}" --nproc_per_node 8 train.py
+"""
+_TOLD = "torchrun --nnodes ${%s:-1} --node_rank ${%s:-0} --master_addr $MASTER_ADDR --nproc_per_node 8 train.py\n"
+
 EXAMPLES = (
+    bad("a script that looks for another name", _named(_TOLD % ("NNODES", "NODE_RANK")), "job.yaml:15"),
+    bad("a script that chooses by another name", _named(_CHOOSES), "job.yaml:15"),
+    bad("the number of ranks as the name", _named(_CHOOSES, "WORLD_SIZE, value: '4'"), "job.yaml:15"),
+    bad("a default that is assigned", _named(
+        ': "${NODES:=1}"\n' + _TOLD.replace("${%s:-1}", "$NODES") % "JOB_COMPLETION_INDEX"
+    ), "job.yaml:15"),
+    bad("a script of torchrun alone", _named("torchrun --nproc_per_node 8 train.py\n"), "job.yaml:15"),
+    bad("a job of Volcano", _volcano(_TOLD % ("NNODES", "VC_TASK_INDEX")), "job.yaml:15"),
+    good("the name that the job sets", _named(_TOLD % ("PODS", "JOB_COMPLETION_INDEX"))),
+    good("separate runs", _named("torchrun --nproc_per_node 8 train.py\n", "DATA, value: /data")),
+    good("separate runs at their loopback", _named(_CHOOSES, "MASTER_ADDR, value: localhost")),
+    good("pods without numbers", _named(_CHOOSES, mode="NonIndexed")),
+    good("variables from elsewhere", {
+        **(files := _named(_CHOOSES)),
+        "job.yaml": files["job.yaml"] + "          envFrom: [{configMapRef: {name: nodes}}]\n",
+    }),
+    good("the tasks of Volcano", _volcano(_TOLD.replace("${%s:-1}", "2") % "VC_TASK_INDEX"), select="DSL373"),
     bad("a JobSet", _jobset(4, 2), "job.yaml:17"),
     bad("an Indexed Job", _indexed(2, 1), "job.yaml:13"),
     bad("a PyTorchJob", _pytorch(8, 3), ("job.yaml:14", "job.yaml:22")),
@@ -198,21 +248,25 @@ def _nodes(doc: LaunchDoc, command: LaunchCommand, pods: Fact[int]) -> Iterator[
     if flag is not None:
         noun = counted(pods.get(), "machine")
         waits = ": they wait for the rest" if told > pods.get() else ""
-        yield _finding(doc, command, f"`{flag.name} {told}` in a job of {noun}{waits}", pods)
+        yield _finding(doc, command, f"`{flag.name} {told}` in a job of {noun}{waits}", pods, *fallbacks(command))
     elif doc.source.path.endswith((".yaml", ".yml")) and command.launcher == "torchrun" and _is_skypilot(pods):
         message = f"each of the {pods.get()} machines of the task trains alone: the command names no number of nodes"
         yield _finding(doc, command, message, pods)
+    elif told == 1 and (speaks := speaks_of_others(doc, command)) is not None:
+        message = f"each of the {pods.get()} pods trains alone: `{command.launcher}` starts one node, whatever"
+        message += f" `{speaks[0]}` says"
+        yield _finding(doc, command, message, pods, speaks[1], *fallbacks(command))
 
 
 def _is_skypilot(pods: Fact[int]) -> bool:
     return any(place.label.startswith("num_nodes") for place in pods.origins)
 
 
-def _finding(doc: LaunchDoc, command: LaunchCommand, message: str, other: Fact[int]) -> Finding:
+def _finding(doc: LaunchDoc, command: LaunchCommand, message: str, other: Fact[int], *more: Location) -> Finding:
     return META.finding(
         place_in_text(command),
         message,
-        hint="Write the number of the job in both places",
-        related=(*other.origins, *place_in_script(command)),
+        hint="Take the number from the job: from the variables that it sets, or write it in both places",
+        related=(*more, *other.origins, *place_in_script(command)),
         severity=Severity.INFO if doc.in_docs else None,
     )

@@ -1,6 +1,7 @@
 """**What.** A launch file sets a variable on a line of its own without `export`, uses it nowhere itself, and the
 script that it starts reads it from the environment: `NPROC_PER_NODE=8` in front of `python cli.py`, whose
-`os.environ.get("NPROC_PER_NODE")` decides how many processes it starts.
+`os.environ.get("NPROC_PER_NODE")` decides how many processes it starts. Or it is exported, and the script runs on
+another machine (`ssh`), in a container or pod, under `sudo` or `env -i`.
 
 **Why it hurts.** The variable stays in the shell. The script takes its default: one process instead of eight, rank 0
 on every node, another project of the logger; or it stops with a `KeyError`.
@@ -28,7 +29,7 @@ META = RuleMeta(
     name="variable-of-script-not-exported",
     kind="plan",
     severity=Severity.WARNING,
-    summary="A variable that the script reads is set in the shell and never exported",
+    summary="A variable that the script reads is set in the shell and does not arrive",
     depends_on_run=True,
     no_experiment="what bash passes on is judged by bash itself, in the tests of the shell reader",
     references=("https://www.gnu.org/software/bash/manual/html_node/Environment.html",),
@@ -55,6 +56,7 @@ rank = int(os.environ.get("NODE_RANK", "0")) * 8 + int(os.environ["LOCAL_RANK"])
 run = os.environ["WANDB_PROJECT"]
 """
 _OF_THE_JOB = "import os\n\nimport torch\n\nworld_size = int(os.getenv('WORLD_SIZE', '1'))\nrank = os.getenv('RANK')\n"
+_PROJECT = "export WANDB_PROJECT=speech\n"
 _GPUS = "GPUS=8\nNPROC_PER_NODE=$GPUS\n"
 
 EXAMPLES = (
@@ -90,19 +92,55 @@ EXAMPLES = (
         "job.sh": "#!/bin/bash\n#SBATCH --ntasks=8 --export=NONE\nexport NPROC_PER_NODE=8\nsrun python cli.py\n",
         "cli.py": _CLI,
     }, "job.sh:3 warning"),
+    bad("another machine", {
+        "run.sh": f"{_PROJECT}ssh node1 torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    bad("a container", {
+        "run.sh": f"{_PROJECT}docker run --gpus all --ipc=host team/train:1 torchrun --nproc_per_node 8 train.py\n",
+        "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    bad("another user", {
+        "run.sh": f"{_PROJECT}sudo torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    bad("a pod", {
+        "run.sh": f"{_PROJECT}kubectl exec train-0 -- torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    bad("an empty environment", {
+        "run.sh": f"{_PROJECT}env -i PATH=$PATH torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }, "run.sh:1 warning"),
+    good("handed to a container", {
+        "run.sh": f"{_PROJECT}docker run --gpus all --ipc=host -e WANDB_PROJECT team/train:1"
+                  " torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }),
+    good("handed to another machine", {
+        "run.sh": f"{_PROJECT}ssh node1 WANDB_PROJECT=$WANDB_PROJECT torchrun --nproc_per_node 8 train.py\n",
+        "train.py": _TRAIN,
+    }),
+    good("handed to another user", {
+        "run.sh": f"{_PROJECT}sudo -E torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }),
+    good("a file of variables", {
+        "run.sh": f"{_PROJECT}docker run --gpus all --ipc=host --env-file .env team/train:1"
+                  " torchrun --nproc_per_node 8 train.py\n", "train.py": _TRAIN,
+    }),
     good("another script", {"run.sh": _GPUS + "python other.py\n", "other.py": "print()\n", "cli.py": _CLI}),
 )  # fmt: skip
 
 
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Variables that stay in the shell."""
+    command = plan.command
     for name, place in plan.unexported:
-        is_kept_back = name in plan.command.withheld
-        said = "is kept back by `srun`, which hands over nothing here" if is_kept_back else "is set and not exported"
+        said, hint = "is set and not exported", "Write `export` before it"
+        if name in command.withheld and command.launcher == "srun":
+            said, hint = "is kept back by `srun`, which hands over nothing here", "Let it arrive: `--export=ALL`"
+        elif name in command.withheld:
+            program = next((g[0].raw for g in reversed(command.wrappers) if g), "the program around")
+            said, hint = f"is kept back by `{program}`", f"Pass `{name}` on to the command"
         yield META.finding(
             place,
             f"`{name}` {said}: the script, which reads it, does not see it",
-            hint="Let `srun` hand it over: `--export=ALL`" if is_kept_back else "Write `export` before it",
-            related=(plan.command.location.labelled("this command does not pass it on"),),
+            hint=hint,
+            related=(command.location.labelled("this command does not pass it on"),),
             facts={"name": name},
         )

@@ -130,6 +130,12 @@ docker run --rm "${GPUS[@]}" %s\\
     --user "$(id -u):$(id -g)" -v "$PWD:/work" -w /work \\
     "${IMAGE:-team/train:1}" %s
 """
+_FOLDERS = """\
+#!/bin/bash
+DATA=$(realpath "$1")
+shift 2
+docker run --rm --gpus all -v $DATA:/data team/train:1 "$@"
+"""
 _SERVICE = """\
 services:
   train:
@@ -190,6 +196,9 @@ EXAMPLES = (
     bad("such a script that runs a shell", {
         "in_docker.sh": _WRAPPER % ("", 'bash -c "$*"'), "train.sh": "bash in_docker.sh " + _LAUNCH, **_SCRIPT,
     }, "in_docker.sh:3 warning"),
+    bad("such a script that takes folders first", {
+        "docker/run": _FOLDERS, "train.sh": "docker/run /mnt/data out " + _LAUNCH, **_SCRIPT,
+    }, "docker/run:4 warning"),
     good("such a script with enough", {
         "docker/run": _WRAPPER % ("--ipc=host ", '"$@"'), "Makefile": "train:\n\tdocker/run " + _LAUNCH, **_SCRIPT,
     }),

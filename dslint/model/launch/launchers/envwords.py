@@ -19,6 +19,10 @@ def forget(env: dict[str, Fact[str]]) -> None:
     env[""] = unknown("the image or the other machine may set any variable")
 
 
+# Options of ``env`` that start with no variable at all.
+EMPTIES = ("-i", "-", "--ignore-environment")
+
+
 def environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
     """The words behind the options and assignments of ``env``."""
     at = 0
@@ -37,7 +41,7 @@ def environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word,
                 env.pop(words[at].text or "", None)
         elif word.text is not None and word.text.startswith("--unset="):
             env.pop(word.text.partition("=")[2], None)
-        elif word.text in ("-i", "-", "--ignore-environment"):
+        elif word.text in EMPTIES:
             kept = {name: fact for name, fact in env.items() if is_directive(name)}
             env.clear()
             env.update(kept)

@@ -14,7 +14,7 @@ from dslint.model.launch.launchers import programs
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.launch.launchers.base import Options, Parsed, flag_name, last, parse_options
 from dslint.model.launch.launchers.counts import MACHINE_GPUS
-from dslint.model.launch.launchers.envwords import environment, forget
+from dslint.model.launch.launchers.envwords import EMPTIES, environment, forget
 from dslint.model.launch.launchers.interpreter import module_at
 from dslint.model.launch.launchers.programs import BY_MODULE, BY_NAME, EITHER, LINE, PYTHON, TYPED, Program
 from dslint.model.shell.batchjob import is_directive
@@ -58,8 +58,11 @@ def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> Unwrapped:
         before = out.rest
         name = program_name(before[0])
         if name == "env":
+            was = dict(env)
             behind = environment(before[1:], env)
             own = len(before) - len(behind)
+            if any(word.text in EMPTIES for word in before[1:own]):
+                out.withheld.update({n: f for n, f in was.items() if n and f.is_known and n not in env})
         elif name == "salloc":
             parsed = parse_options(before[1:], programs.SALLOC)
             env.update(slurm_options(before[1 : len(before) - len(parsed.rest)]))

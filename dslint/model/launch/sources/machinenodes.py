@@ -21,6 +21,8 @@ def of_resource(source: SourceFile, doc: DataDoc, pod: str) -> Facts:
         found = re.match(r"/spec/replicatedJobs/\d+", pod)
         at = found[0] if found is not None else ""
         return _numbers(source, doc, [f"{at}/replicas", f"{at}/template/spec/parallelism"]) if at else {}
+    if kind == "Job" and str(doc.get("/apiVersion")).startswith("batch.volcano.sh/"):
+        return _volcano(source, doc, pod)
     if kind == "Job" and doc.get("/spec/completionMode") == "Indexed":
         return _numbers(source, doc, ["/spec/parallelism"])
     if kind == "MPIJob" and "/Launcher/" in pod:
@@ -48,6 +50,18 @@ def _of_worker(source: SourceFile, doc: DataDoc) -> Facts:
     if not slots and not doc.has("/spec/slotsPerWorker"):
         slots = {WORKER_SLOTS: known("1", doc.key("/spec", "no `slotsPerWorker`: one slot"))}
     return {**slots, WORKER_GPUS: count} if slots else {}
+
+
+def _volcano(source: SourceFile, doc: DataDoc, pod: str) -> Facts:
+    """The pods of all tasks with GPUs, for a pod of one of them."""
+    tasks = doc.get("/spec/tasks")
+    places = [f"/spec/tasks/{number}" for number in range(len(tasks))] if isinstance(tasks, list) else []
+    own = [at for at in places if of_container(source, doc, f"{at}/template/spec/containers/0/resources")]
+    counts = [doc.get(f"{at}/replicas") for at in own]
+    if not any(pod.startswith(f"{at}/") for at in own) or not all(type(count) is int for count in counts):
+        return {}
+    labels = [source.location(doc.values[f"{at}/replicas"], f"replicas: {doc.get(f'{at}/replicas')}") for at in own]
+    return {MACHINE_NODES: known(str(sum(count for count in counts if isinstance(count, int))), *labels)}
 
 
 def _pytorch(source: SourceFile, doc: DataDoc) -> Facts:

@@ -1,4 +1,4 @@
-"""Addresses of pods in manifests of Kubernetes: the names that JobSets, indexed Jobs and StatefulSets give their pods.
+"""Addresses of pods in manifests of Kubernetes: the names that JobSets, Jobs and StatefulSets give their pods.
 
 A pod is found as ``HOSTNAME.SUBDOMAIN``, where the subdomain is the name of a headless service.
 """
@@ -19,6 +19,8 @@ _KINDS = re.compile(r"^kind:\s*[\"']?(?:JobSet|Job|StatefulSet)\b", re.MULTILINE
 _TOLD = re.compile(
     r"(?:--master[-_]addr|--rdzv[-_]endpoint|--main[-_]process[-_]ip|\bMASTER_ADDR)[=\s]\s*[\"']?(?P<host>[A-Za-z][\w.-]*)"
 )
+# Plugins of Volcano that make the service, or ask for the one that does.
+_SERVED = frozenset({"svc", "pytorch", "tensorflow", "mpi", "ray"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class _Pods:
     place: Location
     doc: DataDoc
     at: str
+    remedy: str = "Set `subdomain` in the template to the name of a headless service"
 
 
 def pod_addresses(source: SourceFile) -> tuple[LostAddress, ...]:
@@ -59,10 +62,36 @@ def _pods(doc: DataDoc) -> Iterator[_Pods]:
                 at = f"/spec/replicatedJobs/{number}"
                 names = re.compile(rf"{own}-[a-z\d-]+-\d+-\d+")
                 yield _Pods(names, given, place.labelled("the service has this name"), doc, at)
+    elif kind == "Job" and str(doc.get("/apiVersion")).startswith("batch.volcano.sh/"):
+        yield from _of_volcano(doc, name)
     elif kind == "Job" and doc.get("/spec/completionMode") == "Indexed":
         yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/template/spec/subdomain")
     elif kind == "StatefulSet" and isinstance(doc.get("/spec/serviceName"), str):
         yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/serviceName")
+
+
+def _of_volcano(doc: DataDoc, name: str) -> Iterator[_Pods]:
+    """The pods of each task of a job of Volcano, whose service the plugin `svc` makes under the name of the job."""
+    tasks = doc.get("/spec/tasks")
+    parts = [task.get("name") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    named = [re.escape(part) for part in parts if isinstance(part, str) and re.fullmatch(r"[a-z\d-]+", part)]
+    plugins = doc.get("/spec/plugins", {})
+    if not named or not isinstance(plugins, dict):
+        return
+    names = re.compile(rf"{re.escape(name)}-(?:{'|'.join(named)})-\d+")
+    given = [part for task in tasks if (part := _subdomain(task))] if isinstance(tasks, list) else []
+    if _SERVED.intersection(plugins):
+        yield _Pods(names, name, doc.value("/metadata/name", "the service has this name"), doc, "/spec/tasks")
+    elif not given:
+        why = "Add the plugin `svc` to the job"
+        yield _Pods(names, "", doc.value("/metadata/name", "its pods"), doc, "/spec/tasks", why)
+
+
+def _subdomain(task: object) -> object:
+    """The subdomain that the template of a task gives its pods."""
+    for key in ("template", "spec", "subdomain"):
+        task = task.get(key) if isinstance(task, dict) else None
+    return task
 
 
 def _of_template(doc: DataDoc, pattern: re.Pattern[str], at: str) -> _Pods:
@@ -81,7 +110,7 @@ def _lost(pods: _Pods, source: SourceFile) -> Iterator[LostAddress]:
             yield LostAddress(
                 address,
                 "names a pod, and the pods have no `subdomain`: Kubernetes serves no name for them",
-                "Set `subdomain` in the template to the name of a headless service",
+                pods.remedy,
                 place,
                 (pods.place,),
             )

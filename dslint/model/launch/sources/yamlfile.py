@@ -195,6 +195,35 @@ class _Reader:
                 gpus = machinegpus.of_service(self.source, self.doc, at)
                 yield from self._started(at, "entrypoint", "command", variables, gpus)
 
+    def _says_all(self) -> bool:
+        """The kind of a resource is one whose controller gives pods nothing but what is known here.
+
+        An image may set variables, too; those that decide over nodes and ranks differ from pod to pod.
+        """
+        kind, version = self.doc.get("/kind"), str(self.doc.get("/apiVersion"))
+        if version.startswith("batch.volcano.sh/"):
+            return bool(kind == "Job")
+        is_trained = kind in ("PyTorchJob", "MPIJob") and version.startswith("kubeflow.org/")
+        return is_trained or version.startswith(_OF_KUBERNETES)
+
+    def _given(self) -> dict[str, Value | None]:
+        """What the controller of a resource puts into the environment of its pods: the number of the pod."""
+        names = ["JOB_COMPLETION_INDEX"] if str(self.doc.get("/apiVersion")).startswith(("batch/", "jobset.")) else []
+        if str(self.doc.get("/apiVersion")).startswith("batch.volcano.sh/"):
+            names += ["VC_TASK_INDEX", "VK_TASK_INDEX"]
+            names += [f"VC_{task}_{what}" for task in self._tasks_of_volcano() for what in ("HOSTS", "NUM")]
+        return {**dict.fromkeys(names), **(self._injected() if self._injects() else {})}
+
+    def _injects(self) -> bool:
+        is_own = str(self.doc.get("/apiVersion")).startswith(_OF_KUBERNETES)
+        return not is_own and self.doc.get("/kind") != "MPIJob"
+
+    def _tasks_of_volcano(self) -> Iterator[str]:
+        tasks = self.doc.get("/spec/tasks")
+        for task in tasks if isinstance(tasks, list) else ():
+            name = task.get("name") if isinstance(task, dict) else None
+            yield str(name).upper().replace("-", "_")
+
     def _containers(self, at: str, data: Any, depth: int) -> Iterator[Snippet]:
         """``command`` and ``args`` of each container, wherever an operator's resource keeps its pods."""
         items = (
@@ -206,17 +235,23 @@ class _Reader:
                 for number, container in enumerate(value):
                     if isinstance(container, dict):
                         pod = f"{here}/{number}"
-                        injects = not str(self.doc.get("/apiVersion")).startswith(_OF_KUBERNETES)
-                        injects = injects and self.doc.get("/kind") != "MPIJob"
-                        variables = {**(self._injected() if injects else {}), **self._variables(f"{pod}/env")}
+                        variables = {**self._given(), **self._variables(f"{pod}/env")}
                         gpus = machinegpus.of_container(self.source, self.doc, f"{pod}/resources")
                         machine = {**gpus, **machinenodes.of_resource(self.source, self.doc, pod)}
-                        yield from self._started(pod, "command", "args", variables, machine)
+                        is_open = "envFrom" in container or not self._says_all()
+                        yield from self._started(pod, "command", "args", variables, machine, is_open=is_open)
             else:
                 yield from self._containers(here, value, depth + 1)
 
     def _started(
-        self, at: str, first: str, second: str, variables: Variables, machine: machinegpus.Facts
+        self,
+        at: str,
+        first: str,
+        second: str,
+        variables: Variables,
+        machine: machinegpus.Facts,
+        *,
+        is_open: bool = True,
     ) -> Iterator[Snippet]:
         """Two lists of words that are one command line, or a text for the shell."""
         words: list[object] = []
@@ -227,21 +262,21 @@ class _Reader:
                 line = f"{value} {self.doc.get(f'{at}/{second}')}"  # compose splits both into words
                 if text_may_start(line):
                     span = self.doc.values[f"{at}/{name}"]
-                    yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE, machine=machine)
+                    yield Snippet(line, 0, span, variables, frozenset(variables), is_open, _IMAGE, machine=machine)
                 return
             if isinstance(value, str) and not words:
-                yield from self._text(f"{at}/{name}", variables, cwd=_IMAGE, is_open=True, machine=machine)
+                yield from self._text(f"{at}/{name}", variables, cwd=_IMAGE, is_open=is_open, machine=machine)
             for number, word in enumerate(value if isinstance(value, list) else ()):
                 words.append(word)
                 places.append(f"{at}/{name}/{number}")
         text = shell_text(words)
         if text is not None:
-            yield from self._text(places[text], variables, cwd=_IMAGE, is_open=True, machine=machine)
+            yield from self._text(places[text], variables, cwd=_IMAGE, is_open=is_open, machine=machine)
         elif words:
             line = " ".join(_filled_in(w) if isinstance(w, str) and "$" in w else command_line((w,)) for w in words)
             if text_may_start(line):
                 span = Span(self.doc.values[places[0]].start, self.doc.values[places[-1]].end)
-                yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE, machine=machine)
+                yield Snippet(line, 0, span, variables, frozenset(variables), is_open, _IMAGE, machine=machine)
 
     def _text(
         self,
