@@ -12,6 +12,7 @@ from dslint.python.binding import Arguments, BoundArguments
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.events import Event
 from dslint.python.eventtags import of_options, tags_of
+from dslint.python.generators import yielded
 from dslint.python.handed import options
 from dslint.python.libraries import HANDED, Row
 from dslint.python.machine import Machine
@@ -57,7 +58,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     } | options(m, given)
     event.items |= of_options(m, row, given)
     if row.tags & _KEEPS:
-        event.items |= {name: containers.held(m, value) for name, value in given.items()}
+        event.items |= {name: _held(m, value, node) for name, value in given.items()}
     event.ragged = ragged.gathered(m, row, given)
     if row.tags & {"makes-group", "shards-data"}:
         listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
@@ -80,6 +81,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         gradients.note_run(m, base)
     elif "parameters" in row.tags:
         gradients.note_parameters(m, base, result)
+        models = ordered(base.atoms) if base is not None else ()
+        event.inside = {atom: modules_in(m, (one(atom),)) for atom in models if isinstance(atom, Instance)}
     if "path" in row.extra:
         event.paths = paths.each(m, given.get(str(row.extra["path"])))
     if "parses-arguments" in row.tags:
@@ -91,6 +94,16 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if m.program.focus is not None:
         m.program.focus.happened(m, event)
+
+
+def _held(m: Machine, value: Value, node: ast.AST) -> list[Value]:
+    """Return what an argument holds that the call iterates over: a generator of the project runs here."""
+    found = containers.held(m, value)
+    for atom in ordered(value.atoms):
+        if isinstance(atom, Instance) and atom in m.generators:
+            item = yielded(m, atom, node)
+            found += [item, *containers.held(m, item)]
+    return found
 
 
 def _entries(m: Machine, row: Row, given: dict[str, Value]) -> list[int | None]:
