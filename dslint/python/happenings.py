@@ -28,6 +28,8 @@ WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gath
 # Arguments whose items an event keeps.
 _KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
 _HOLDS, _LISTED = PLACES | {"kwargs_handlers", "label_names"}, ("ranks", "ranks_per_subgroup_list", "inputs")
+# Calls that write into a tensor, perhaps what they draw.
+_DRAWS = frozenset({"initializes", "writes-tensor"})
 # Calls that make parameters and buffers of a model equal on all ranks.
 _WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine"})
 
@@ -67,6 +69,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         event.entries = _entries(m, row, given)
     if row.tags & _WRAPS:
         _note_wrapped(m, event, given)
+    elif row.tags & _DRAWS:
+        event.drawn = seeds.drawn(m, row, bound)
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:

@@ -15,9 +15,7 @@ _MAY_HAVE_GROUP = ("torch.distributed.is_available",)
 SEVERAL = r"multi(?:[-_]?(?:gpu|node|proc|host|machine|card|device|rank)s?|(?![-_]?[a-z]))"
 _WORDS = re.compile(
     r"(?:^|[_\W])(?:dist|distributed|ddp|fsdp|deepspeed|horovod|slurm|torchrun|initiali[sz]ed|available|process(?:es)?|"
-    r"world|rank|local_rank|group|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla|"
-    + SEVERAL
-    + r")(?:$|[_\W\d])",
+    r"world|rank|local_rank|group|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla|" + SEVERAL + r")(?:$|[_\W\d])",
     re.IGNORECASE,
 )
 

@@ -7546,6 +7546,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL756",
+        name="weights-drawn-per-rank",
+        kind="script",
+        severity="warning",
+        summary="numbers that each rank draws by its own seed are written into the weights of a DDP model",
+        module="dslint.rules.script.dsl756_weights_drawn_per_rank",
+        markers=(
+            "DistributedDataParallel|DDP",
+            "seed",
+            "rand|normal|uniform|bernoulli|multinomial|dropout|init|reset",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL759",
         name="average-forgotten-by-resume",
         kind="script",
