@@ -7563,6 +7563,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL757",
+        name="copy-before-replicas-equal",
+        kind="script",
+        severity="warning",
+        summary="a model is copied before DDP makes its replicas equal: each rank's copy begins with other weights",
+        module="dslint.rules.script.dsl757_copy_before_replicas_equal",
+        markers=(
+            "DistributedDataParallel|DDP",
+            "deepcopy|AveragedModel|load_state_dict",
+            "backward",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL759",
         name="average-forgotten-by-resume",
         kind="script",
