@@ -81,7 +81,8 @@ class Event:
     modules: frozenset[Instance] = frozenset()
     # Of calls that prepare: each model that they are given, with the modules inside of it alone.
     inside: dict[Instance, frozenset[Instance]] = field(default_factory=dict)
-    drawn: int = 0  # by what the first weights of these differ between ranks; of others, the order that they draw
+    # By what the first weights of these differ between ranks; of others, the order or the numbers that they draw.
+    drawn: int = 0
     config: Value | None = None  # the DeepSpeed configuration that is passed
     stage: int | None = None  # of the same, where it is a dictionary
     keys: frozenset[str] | None = None  # of the same dictionary, where all that it may have are known

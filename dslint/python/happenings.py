@@ -12,6 +12,7 @@ from dslint.python.binding import Arguments, BoundArguments
 from dslint.python.configs import accumulation_of, configured, micro_batch_of, named_stage, stated
 from dslint.python.events import Event
 from dslint.python.eventtags import of_options, tags_of
+from dslint.python.generators import yielded
 from dslint.python.handed import options
 from dslint.python.libraries import HANDED, Row
 from dslint.python.machine import Machine
@@ -27,6 +28,8 @@ WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gath
 # Arguments whose items an event keeps.
 _KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
 _HOLDS, _LISTED = PLACES | {"kwargs_handlers", "label_names"}, ("ranks", "ranks_per_subgroup_list", "inputs")
+# Calls that write into a tensor, perhaps what they draw.
+_DRAWS = frozenset({"initializes", "writes-tensor"})
 # Calls that make parameters and buffers of a model equal on all ranks.
 _WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine"})
 
@@ -57,7 +60,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     } | options(m, given)
     event.items |= of_options(m, row, given)
     if row.tags & _KEEPS:
-        event.items |= {name: containers.held(m, value) for name, value in given.items()}
+        event.items |= {name: _held(m, value, node) for name, value in given.items()}
     event.ragged = ragged.gathered(m, row, given)
     if row.tags & {"makes-group", "shards-data"}:
         listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
@@ -66,6 +69,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         event.entries = _entries(m, row, given)
     if row.tags & _WRAPS:
         _note_wrapped(m, event, given)
+    elif row.tags & _DRAWS:
+        event.drawn = seeds.drawn(m, row, bound)
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:
@@ -81,6 +86,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         gradients.note_run(m, base)
     elif "parameters" in row.tags:
         gradients.note_parameters(m, base, result)
+        models = ordered(base.atoms) if base is not None else ()
+        event.inside = {atom: modules_in(m, (one(atom),)) for atom in models if isinstance(atom, Instance)}
     if "path" in row.extra:
         event.paths = paths.each(m, given.get(str(row.extra["path"])))
     if "parses-arguments" in row.tags:
@@ -92,6 +99,16 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if m.program.focus is not None:
         m.program.focus.happened(m, event)
+
+
+def _held(m: Machine, value: Value, node: ast.AST) -> list[Value]:
+    """Return what an argument holds that the call iterates over: a generator of the project runs here."""
+    found = containers.held(m, value)
+    for atom in ordered(value.atoms):
+        if isinstance(atom, Instance) and atom in m.generators:
+            item = yielded(m, atom, node)
+            found += [item, *containers.held(m, item)]
+    return found
 
 
 def _entries(m: Machine, row: Row, given: dict[str, Value]) -> list[int | None]:

@@ -11,9 +11,11 @@ from dslint.python.values import PerRank, Value
 # Whether there is a process group, as a test: all calls of one of these are the same one.
 _HAS_GROUP = ("torch.distributed.is_initialized", "deepspeed.comm.is_initialized")
 _MAY_HAVE_GROUP = ("torch.distributed.is_available",)
+# `multi_gpu`, `multi_node` and a bare `multi` ask for processes; `multi_scale` and `multi_task` ask for something else.
+SEVERAL = r"multi(?:[-_]?(?:gpu|node|proc|host|machine|card|device|rank)s?|(?![-_]?[a-z]))"
 _WORDS = re.compile(
     r"(?:^|[_\W])(?:dist|distributed|ddp|fsdp|deepspeed|horovod|slurm|torchrun|initiali[sz]ed|available|process(?:es)?|"
-    r"world|rank|local_rank|group|multi|multigpu|multinode|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla)(?:$|[_\W\d])",
+    r"world|rank|local_rank|group|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla|" + SEVERAL + r")(?:$|[_\W\d])",
     re.IGNORECASE,
 )
 

@@ -14,6 +14,7 @@ from itertools import islice, product
 
 from dslint.python import formulas
 from dslint.python.events import Alt, Call, Context, Loop, Node, Seq, Try, walk
+from dslint.python.jobtests import SEVERAL
 from dslint.python.machine import Machine
 from dslint.python.queries.differences import calls_of, difference, leaves_when_told, passed_tests
 from dslint.python.queries.parting import Block, Parting
@@ -39,7 +40,7 @@ from dslint.python.varies import LOST as LOST_BIT
 _MAX_PAIRS = 8
 _MAX_OPEN = 3
 # A test of whether there are several processes: there are.
-_ASKS_PROCESSES = re.compile(r"(?i)distributed|initialized|ddp|parallel|world|n_?gpu|multi")
+_ASKS_PROCESSES = re.compile(r"(?i)distributed|initialized|ddp|parallel|world|n_?gpu|" + SEVERAL)
 
 
 @dataclass(slots=True)

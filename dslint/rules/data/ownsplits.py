@@ -31,7 +31,7 @@ def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event, bool]]:
         if not parts or found.event.open or found.event.lanes != run.machine.worlds.full:
             continue
         modules = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
-        if not is_shared_out(run, found.event) or not _draws_own(run, modules):
+        if not is_shared_out(run, found.event) or not draws_own(run, modules):
             continue
         made = parts[0].made
         home = run.machine.program.home_of(made)
@@ -75,11 +75,13 @@ def is_shared_out(run: RunQuery, loader: Event) -> bool:
     return any(atom in instances(value) for value in prepared for atom in made) or bool(adds_sampler(run))
 
 
-def _draws_own(run: RunQuery, modules: list[Module]) -> bool:
+def draws_own(run: RunQuery, modules: list[Module]) -> bool:
     """Return whether each process draws other numbers: nothing seeds, or each rank seeds with its own number."""
     own: set[tuple[str, int]] = set()
     for found in run.happenings("seeds"):
         event = found.event
+        if event.receiver is not None and event.api.startswith("torch.Generator."):
+            continue  # a generator of its own, and not that of the process
         if not any(varies & RANKED for varies, _, _ in event.snapshot.values()):
             return False
         own.add((event.module.path, getattr(event.node, "lineno", 0)))

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from dslint.python import formulas
 from dslint.python.events import Alt, Event, Loop, events
+from dslint.python.jobtests import SEVERAL
 from dslint.python.queries.arms import Arm, other_arms
 from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.order import following
@@ -17,7 +18,7 @@ from dslint.python.source import Module
 from dslint.rules.runs import Happening, RunQuery
 
 # A test of whether there are several processes: there are.
-_ASKS_PROCESSES = re.compile(r"(?i)distributed|initialized|ddp|parallel|world|n_?gpu|multi")
+_ASKS_PROCESSES = re.compile(r"(?i)distributed|initialized|ddp|parallel|world|n_?gpu|" + SEVERAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from dslint.core.finding import Finding, Severity
 from dslint.python import formulas
 from dslint.python.events import Alt, Call, Event, Node, Try, events, walk
+from dslint.python.jobtests import SEVERAL
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.names.settingfiles import sections_with
@@ -55,7 +57,8 @@ _PREPARED = "accelerate.PreparedModel"
 # Tests behind which a name that may hold the bare model holds just that.
 _ASKS = re.compile(r"hasattr|isinstance|\btype\(|__class__|getattr|callable\(")
 _KNOWS = re.compile(
-    r"distributed|ddp|world|wrap|parallel|n_?gpu|gpus|num_proc|multi|rank\s*[!=>]+\s*-1|is_initialized|device_count|launcher",
+    r"distributed|ddp|world|wrap|parallel|n_?gpu|gpus|num_proc|rank\s*[!=>]+\s*-1|is_initialized|device_count|launcher|"
+    + SEVERAL,
     re.I,
 )
 _HAND_ON = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
@@ -110,10 +113,11 @@ def _has_other_wrapper(run: RunQuery) -> bool:
 
 
 def _choosing(found: Happening, maker: Event) -> list[Node]:
-    """Return the tests of the function that wraps the model."""
+    """Return the tests of the function that wraps the model, as far as they come before it or stand around it."""
     scope = function_around(maker.module, maker.node)
     inside = {id(node) for node in ast.walk(scope)} if scope is not None else set()
-    return [node for node in walk(found.entry.tree) if isinstance(node, Alt) and id(node.node) in inside]
+    before = takewhile(lambda n: not isinstance(n, Event) or n.node is not maker.node, walk(found.entry.tree))
+    return [node for node in before if isinstance(node, Alt) and id(node.node) in inside]
 
 
 def _tests(nodes: Iterable[Node]) -> set[object]:
@@ -201,6 +205,7 @@ if __name__ == "__main__":
     main(torch.utils.data.DataLoader([1.0]))
 """
 _LOSS = "model.loss(x)"
+_MULTI_SCALE = "multi_scale = '-ms' in sys.argv\n    if multi_scale: print(model.width)"
 _EITHER = "DDP(net) if dist.get_world_size() > 1 else net"
 _ACCELERATE = """\
 from accelerate import Accelerator
@@ -260,8 +265,21 @@ EXAMPLES = (
     bad("a method of the model", {"train.py": _MAIN % ("DDP(net)", "pass", _LOSS)}, "train.py:26"),
     bad("where several ranks are wrapped", {"train.py": _MAIN % (_EITHER, "pass", _LOSS)}, "train.py:26"),
     bad("in another file, after prepare", {"tools.py": _TOOLS, "train.py": _ACCELERATE % "unet"}, "tools.py:2"),
+    bad(
+        "a test of several sizes is none of several processes",
+        {"train.py": "import sys\n" + _MAIN % ("DDP(net)", _MULTI_SCALE, "model(x).mean()")},
+        "train.py:25",
+    ),
     good("of the model inside", {"train.py": _MAIN % ("DDP(net)", "print(model.module.width)", "model(x).mean()")}),
     good("of every module", {"train.py": _MAIN % ("DDP(net)", "print(model.training)", "model(x).mean()")}),
+    bad(
+        "a test that comes after the wrapper chooses none",
+        {
+            "train.py": "import sys\n"
+            + _MAIN % ("DDP(net)", "small = '-s' in sys.argv", "model(x).mean()\n        if small: model.resize(4)")
+        },
+        "train.py:28",
+    ),
     good("set by the script", {"train.py": _MAIN % ("DDP(net)", "model.width = net.width", "model(x) * model.width")}),
     good(
         "asked before",

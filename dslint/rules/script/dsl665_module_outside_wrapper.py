@@ -2,7 +2,7 @@
 
 **What.** An optimizer holds the parameters of the model inside `DistributedDataParallel` (or FSDP, or what
 `accelerator.prepare` gives) and those of a second module that nothing wraps: a loss with class weights, a projection
-head, a discriminator.
+head, a discriminator, the other parts of a bare model of which one part is wrapped.
 
 **Why it hurts.** The backward pass averages the gradients of wrapped parameters only. Each rank steps the second module
 with the gradients of its own batch: its copies drift apart from the first step on, the wrapped model gets an average
@@ -22,15 +22,33 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dslint.core.finding import Finding, Severity
 from dslint.python import attributes
 from dslint.python.events import Call, Event, Loop, walk
-from dslint.python.parts import modules_in
+from dslint.python.places import ordered
 from dslint.python.queries.skipped import is_frozen
-from dslint.python.values import ClassAtom, Function, Instance, Value, one
+from dslint.python.values import ClassAtom, Function, Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.examples.besidescripts import (
+    ADAPTER,
+    BACKBONE,
+    BOTH,
+    CHAIN,
+    DDP,
+    GAN,
+    GROUPS,
+    HEAD,
+    LIST,
+    MODULE,
+    PARTS,
+    REDUCED,
+    SUM,
+    TOP,
+    TRAIN,
+    YIELDS,
+)
 from dslint.rules.ranks import parted
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import instances
@@ -56,7 +74,11 @@ _PARAMETERS = re.compile(
     r"|BatchNorm\dd|LSTM|GRU|MultiheadAttention|Transformer\w*Layer|from_pretrained)\("
 )
 _ADDS = re.compile(r"\bModuleDict\b[\s\S]*\.update\(|\bsetattr\(self\b|\bself\.(?:add_module|register_module)\(")
+_FREEZES = re.compile(r"\brequires_grad|\bfreeze|\bfrozen|parallelize_module|tensor_parallel|expert_parallel")
 _HOOKS = re.compile(r"\bregister_(?:post_accumulate_grad_)?hook\(")
+
+# The modules in each model whose parameters are asked for, as they were then.
+_Inside = Mapping[Instance, frozenset[Instance]]
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -71,15 +93,24 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     known = {atom.node for found in every for atom in _taken(found.event)}
     asked = parameter_owners(run)
+    inside = {atom: found for h in run.occurrences("parameters") for atom, found in h.event.inside.items()}
     seen: set[ast.AST] = set()
     for made in run.occurrences("makes-optimizer"):
         held = list(dict.fromkeys(models_given(made.event, asked)))
         wrap = next((found for found in wraps if found.entry is made.entry), None)
-        outside = [atom for atom in held if atom.node not in known | seen and _is_trained_alone(run, atom, known)]
-        if wrap is None or not outside or not _steps_beside(run, made, any(atom.node in known for atom in held)):
+        left = {part: atom for atom in held for part in _parts_left(run, atom, inside, known)}
+        fresh = [atom for atom in (*held, *left) if atom.node not in known | seen]
+        outside = [atom for atom in fresh if _is_trained_alone(run, atom, inside, known)]
+        is_joint = bool(left) or any(atom.node in known for atom in held)
+        if wrap is None or not outside or not _steps_beside(run, made, is_joint):
             continue
         seen |= {atom.node for atom in outside}
-        yield from (_finding(run, made.event, atom, wrap.event, asked) for atom in outside)
+        at: dict[ast.AST, list[Instance]] = {}
+        for atom in outside:
+            whole = left.get(atom, atom)
+            place = next((node for node, owners in asked.items() if owners == [whole]), made.event.node)
+            at.setdefault(place, []).append(atom)
+        yield from (_finding(run, made.event, place, atoms, wrap.event) for place, atoms in at.items())
 
 
 def _averages_itself(run: RunQuery) -> bool:
@@ -110,25 +141,53 @@ def _taken(event: Event) -> Iterator[Instance]:
                 yield from instances(item)
 
 
-def _is_trained_alone(run: RunQuery, atom: Instance, known: set[ast.AST]) -> bool:
+def _is_trained_alone(run: RunQuery, atom: Instance, inside: _Inside, known: set[ast.AST]) -> bool:
     """Return whether a module certainly has parameters, and nothing in it is wrapped."""
-    inside = {inner.node for inner in modules_in(run.machine, (one(atom),))}
-    inside |= set(ast.walk(atom.cls.node if isinstance(atom.cls, ClassAtom) else atom.node))
+    nodes = {atom.node, *(inner.node for inner in inside.get(atom, ()))}
+    nodes |= set(ast.walk(atom.cls.node if isinstance(atom.cls, ClassAtom) else atom.node))
     is_lightning = attributes.is_instance_of(run.machine, atom.cls, "lightning.LightningModule")
-    is_alone = not is_lightning and not inside & known
-    return is_alone and _has_parameters(run, atom) and _runs(run, atom)
+    is_alone = not is_lightning and not nodes & known
+    return is_alone and _has_parameters(run, atom, inside) and _runs(run, atom)
 
 
-def _has_parameters(run: RunQuery, atom: Instance) -> bool:
+def _parts_left(run: RunQuery, atom: Instance, inside: _Inside, known: set[ast.AST]) -> list[Instance]:
+    """Return the parts of a bare model of which another part is inside `DistributedDataParallel`."""
+    m, parts = run.machine, inside.get(atom, frozenset())
+    is_bare = atom.node not in known and isinstance(atom.cls, ClassAtom)
+    if not is_bare or not any(isinstance(p.cls, str) and m.libraries.is_class(p.cls, "ddp") for p in parts):
+        return []
+    if any(module.search(_FREEZES) for module in m.program.modules()):
+        return []
+    return [part for part in ordered(parts - {atom}) if isinstance(part, Instance)]
+
+
+def _has_parameters(run: RunQuery, atom: Instance, inside: _Inside) -> bool:
     if isinstance(atom.cls, ClassAtom):
         return _PARAMETERS.search(atom.cls.module.text(atom.cls.node)) is not None
     made, libraries = run.makers.get(atom), run.machine.libraries
     if libraries.is_class(atom.cls, "container"):
-        return _PARAMETERS.search(ast.unparse(atom.node)) is not None
+        held = inside.get(atom, frozenset()) - {atom}
+        is_written = any(_PARAMETERS.search(ast.unparse(code)) for code in _code_of(run, atom))
+        return is_written or any(_has_parameters(run, inner, inside) for inner in held)
     # A function of a library that gives a module gives a whole model: `resnet50()`.
     is_given = isinstance(atom.node, ast.Call) and made is not None and libraries.class_(made.api) is None
     is_model = is_given and atom.cls == "torch.nn.Module"
     return libraries.is_class(atom.cls, "layer") or is_model or (made is not None and "loads" in made.tags)
+
+
+def _code_of(run: RunQuery, atom: Instance) -> Iterator[ast.AST]:
+    """Yield the code of a container, and of what the list gets that it is made of: `Sequential(*layers)`."""
+    yield atom.node
+    home = run.machine.program.home_of(atom.node)
+    maker = parted.function_around(home, atom.node) if home is not None else None
+    arguments = atom.node.args if isinstance(atom.node, ast.Call) else []
+    lists = {a.value.id for a in arguments if isinstance(a, ast.Starred) and isinstance(a.value, ast.Name)}
+    for node in ast.walk(maker) if maker is not None and lists else ():
+        func = node.func if isinstance(node, ast.Call) else None
+        grown = func.value if isinstance(func, ast.Attribute) and func.attr in ("append", "extend", "insert") else None
+        given = [*node.targets] if isinstance(node, ast.Assign) else [getattr(node, "target", grown)]
+        if any(isinstance(target, ast.Name) and target.id in lists for target in given):
+            yield node
 
 
 def _runs(run: RunQuery, atom: Instance) -> bool:
@@ -153,172 +212,81 @@ def _steps_beside(run: RunQuery, made: Happening, is_joint: bool) -> bool:
     return is_joint or any(id(node) in loops for found in wrapped for node in found.around)
 
 
-def _finding(run: RunQuery, made: Event, atom: Instance, wrap: Event, asked: dict[ast.AST, list[Instance]]) -> Finding:
-    place = next((node for node, owners in asked.items() if owners == [atom]), made.node)
+def _finding(run: RunQuery, made: Event, place: ast.AST, atoms: list[Instance], wrap: Event) -> Finding:
     module = next((f.event.module for f in run.occurrences("parameters") if f.event.node is place), made.module)
     func = place.func if isinstance(place, ast.Call) else None
-    name = run.text(module, func.value, 40) if isinstance(func, ast.Attribute) else "the module"
+    owner = run.text(module, func.value, 40) if isinstance(func, ast.Attribute) and place is not made.node else ""
+    is_whole = owner and all(atom in parameter_owners(run)[place] for atom in atoms)
+    name = f"`{owner}`" if is_whole else f"a part of `{owner}`" if owner else "a module"
+    homes = ((run.machine.program.home_of(atom.node), atom.node) for atom in atoms if not is_whole)
     return run.finding(
         META,
         module,
         place,
-        f"`{name}` is trained outside of the wrapped model: nothing averages its gradients over the ranks",
-        hint=f"Wrap `{name}` as well, or make it part of the wrapped model",
+        f"{name} is trained outside of the wrapped model: nothing averages its gradients over the ranks",
+        hint=f"Wrap {name} as well, or make it part of the wrapped model",
         related=(
             run.location(wrap.module, wrap.node, "only what is wrapped here is averaged"),
             run.location(made.module, made.node, "this optimizer steps both"),
+            *dict.fromkeys(run.location(home, node, "it is made here") for home, node in homes if home is not None),
         ),
     )
 
 
-_HEAD = """\
-import torch
-from torch import nn
-import torch.nn.functional as F
-
-
-class Margin(nn.Module):
-    def __init__(self, dim, classes):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(classes, dim))
-
-    def forward(self, x, labels):
-        return F.cross_entropy(F.linear(x, self.weight), labels)
-
-
-class Plain(nn.Module):
-    def forward(self, x, labels):
-        return F.cross_entropy(x, labels)
-"""
-_TRAIN = """\
-import itertools
-import os
-
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-from head import Margin, Plain
-
-
-def main(loader, distributed):
-    dist.init_process_group("nccl")
-    device = int(os.environ["LOCAL_RANK"])
-    net = nn.Linear(8, 8).to(device)
-    criterion = Margin(8, 10).to(device)
-    %s
-    optimizer = torch.optim.SGD(%s, lr=0.1)
-    for images, labels in loader:
-        loss = criterion(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-"""
-_DDP = "model = DDP(net, device_ids=[device])"
-_GROUPS = '[{"params": model.parameters()}, {"params": criterion.parameters(), "weight_decay": 0.0}]'
-_CHAIN = "itertools.chain(model.parameters(), criterion.parameters())"
-_SUM = "list(model.parameters()) + list(criterion.parameters())"
-_GAN = """\
-import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-
-class Trainer:
-    def __init__(self, rank):
-        self.gen = DistributedDataParallel(nn.Linear(8, 8).to(rank), device_ids=[rank])
-        self.judge = %s
-        self.opt_gen = torch.optim.Adam(self.gen.parameters())
-        self.opt_judge = torch.optim.Adam(self.judge.parameters())
-
-    def fit(self, loader):
-        for batch in loader:
-            fake = self.gen(batch)
-            self.judge(fake.detach()).mean().backward()
-            self.opt_judge.step()
-            (-self.judge(fake).mean()).backward()
-            self.opt_gen.step()
-
-
-def main(rank, loader):
-    Trainer(rank).fit(loader)
-"""
-_ADAPTER = """\
-import torch
-from accelerate import Accelerator
-from torch import nn
-
-
-def main(unet_dim, loader):
-    accelerator = Accelerator()
-    unet = nn.Linear(unet_dim, unet_dim)
-    project = nn.Sequential(nn.Linear(8, unet_dim), nn.LayerNorm(unet_dim)).to(accelerator.device)
-    optimizer = torch.optim.AdamW(list(unet.parameters()) + list(project.parameters()))
-    %s = accelerator.prepare(%s)
-    for batch in loader:
-        loss = unet(project(batch)).mean()
-        accelerator.backward(loss)
-        optimizer.step()
-        optimizer.zero_grad()
-"""
-_REDUCED = (_TRAIN % (_DDP, _SUM)).replace(
-    "        optimizer.step()\n",
-    "        for p in criterion.parameters():\n            dist.all_reduce(p.grad)\n        optimizer.step()\n",
-)
-_BACKBONE = (_TRAIN % ("model = DDP(net, device_ids=[device])", _SUM)).replace(
-    "from head import Margin, Plain", "from torchvision.models import resnet18"
-)
-_BOTH = """
-
-class Both(nn.Module):
-    def __init__(self, parts):
-        super().__init__()
-        self.parts = nn.ModuleDict()
-        self.parts.update(parts)
-
-    def forward(self, x, labels):
-        return self.parts["head"](self.parts["net"](x), labels)
-"""
-
 EXAMPLES = (
-    bad("a margin head", {"head.py": _HEAD, "train.py": _TRAIN % (_DDP, _GROUPS)}, "train.py:19 warning"),
-    bad("in one chain", {"head.py": _HEAD, "train.py": _TRAIN % (_DDP, _CHAIN)}, "train.py:19 warning"),
+    bad("a margin head", {"head.py": HEAD, "train.py": TRAIN % (DDP, GROUPS)}, "train.py:19 warning"),
+    bad("in one chain", {"head.py": HEAD, "train.py": TRAIN % (DDP, CHAIN)}, "train.py:19 warning"),
     bad(
         "wrapped in some runs only",
-        {"head.py": _HEAD, "train.py": _TRAIN % ("model = DDP(net) if distributed else net", _SUM)},
+        {"head.py": HEAD, "train.py": TRAIN % ("model = DDP(net) if distributed else net", SUM)},
         "train.py:19 warning",
     ),
     bad(
         "beside a sharded model",
-        {"head.py": _HEAD, "train.py": _TRAIN % ("model = net; fully_shard(model)", _SUM)},
+        {"head.py": HEAD, "train.py": TRAIN % ("model = net; fully_shard(model)", SUM)},
         "train.py:19 warning",
     ),
-    bad("an optimizer of its own", {"train.py": _GAN % "nn.Linear(8, 1).to(rank)"}, "train.py:11 warning"),
+    bad("an optimizer of its own", {"train.py": GAN % "nn.Linear(8, 1).to(rank)"}, "train.py:11 warning"),
     bad(
         "beside what accelerate prepared",
-        {"train.py": _ADAPTER % (("unet, optimizer, loader",) * 2)},
+        {"train.py": ADAPTER % (("unet, optimizer, loader",) * 2)},
         "train.py:10 warning",
     ),
     bad(
         "a model of a library, under a head that is wrapped",
-        {"train.py": _BACKBONE.replace("Margin(8, 10)", "resnet18(num_classes=8)")},
+        {"train.py": BACKBONE.replace("Margin(8, 10)", "resnet18(num_classes=8)")},
         "train.py:19 warning",
     ),
     bad(
         "a model of timm, with a head of its own in groups",
         {
-            "train.py": (_BACKBONE.replace("from torchvision.models import resnet18", "import timm"))
+            "train.py": (BACKBONE.replace("from torchvision.models import resnet18", "import timm"))
             .replace("Margin(8, 10)", 'timm.create_model("vit_tiny_patch16_224", num_classes=0)')
-            .replace(_SUM, _GROUPS)
+            .replace(SUM, GROUPS)
         },
         "train.py:19 warning",
+    ),
+    bad(
+        "parts of an object that yields their parameters",
+        {"train.py": PARTS % ("", "", "__call__", YIELDS, "")},
+        "train.py:34 warning",
+    ),
+    bad(
+        "parts of an object that lists their parameters",
+        {"train.py": PARTS % ("", "", "__call__", LIST, "")},
+        "train.py:36 warning",
+    ),
+    bad("one part of a bare model is wrapped", {"train.py": PARTS % (*MODULE, "", "")}, "train.py:31 warning"),
+    good("each part is wrapped", {"train.py": PARTS % ("", "", "__call__", YIELDS, TOP)}),
+    good("each part of a bare model is wrapped", {"train.py": PARTS % (*MODULE, "", TOP)}),
+    good(
+        "the other part is frozen",
+        {"train.py": PARTS % (*MODULE, "", "model.top.requires_grad_(False)")},
     ),
     good(
         "a model of a library whose gradients the script averages",
         {
-            "train.py": _REDUCED.replace(
+            "train.py": REDUCED.replace(
                 "from head import Margin, Plain", "from torchvision.models import resnet18"
             ).replace("Margin(8, 10)", "resnet18()")
         },
@@ -326,31 +294,31 @@ EXAMPLES = (
     good(
         "parts of the wrapped model by name",
         {
-            "head.py": _HEAD + _BOTH,
+            "head.py": HEAD + BOTH,
             "train.py": (
-                _TRAIN
+                TRAIN
                 % ('model = DDP(Both({"net": net, "head": criterion}))', "[*net.parameters(), *criterion.parameters()]")
             )
             .replace("criterion(model(images), labels)", "model(images, labels)")
             .replace("import Margin", "import Both, Margin"),
         },
     ),
-    good("prepared, too", {"train.py": _ADAPTER % (("unet, project, optimizer, loader",) * 2)}),
+    good("prepared, too", {"train.py": ADAPTER % (("unet, project, optimizer, loader",) * 2)}),
     good(
         "wrapped, too",
-        {"head.py": _HEAD, "train.py": _TRAIN % (f"{_DDP}; criterion = DDP(criterion)", _GROUPS)},
+        {"head.py": HEAD, "train.py": TRAIN % (f"{DDP}; criterion = DDP(criterion)", GROUPS)},
     ),
     good(
         "wrapped in a run of several processes",
         {
-            "head.py": _HEAD,
-            "train.py": _TRAIN % (f"{_DDP}; criterion = DDP(criterion) if distributed else criterion", _GROUPS),
+            "head.py": HEAD,
+            "train.py": TRAIN % (f"{DDP}; criterion = DDP(criterion) if distributed else criterion", GROUPS),
         },
     ),
     good(
         "nothing to train in it",
-        {"head.py": _HEAD, "train.py": (_TRAIN % (_DDP, _SUM)).replace("Margin(8, 10)", "Plain()")},
+        {"head.py": HEAD, "train.py": (TRAIN % (DDP, SUM)).replace("Margin(8, 10)", "Plain()")},
     ),
-    good("gradients that the script averages", {"head.py": _HEAD, "train.py": _REDUCED}),
-    good("both wrapped", {"train.py": _GAN % "DistributedDataParallel(nn.Linear(8, 1).to(rank), device_ids=[rank])"}),
+    good("gradients that the script averages", {"head.py": HEAD, "train.py": REDUCED}),
+    good("both wrapped", {"train.py": GAN % "DistributedDataParallel(nn.Linear(8, 1).to(rank), device_ids=[rank])"}),
 )
