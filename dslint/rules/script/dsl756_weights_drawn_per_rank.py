@@ -90,7 +90,8 @@ def _is_weight(event: Event, wrap: Event) -> bool:
     call = event.node
     node: ast.AST | None = call
     if isinstance(call, ast.Call):
-        node = call.func.value if isinstance(call.func, ast.Attribute) and event.receiver is not None else call.args[0]
+        owner = call.func.value if isinstance(call.func, ast.Attribute) and event.receiver is not None else None
+        node = owner or next(iter(call.args), event.nodes.get("tensor"))
     while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in ("data", "detach")):
         node = node.value
     return isinstance(node, ast.Attribute) and node.attr in _WEIGHTS

@@ -13,8 +13,8 @@ thousands of steps. Nothing fails.
 **Fix.** Make the copy of `model.module` after the model is wrapped, or seed all ranks alike before the model is made.
 
 **When it stays quiet.** Anything that seeds, or may by its name; weights that are loaded; a copy that is wrapped, too,
-or inside of what is wrapped; any `broadcast` of the project; copies that nothing runs; models made on a GPU, whose
-generator begins alike everywhere; one process.
+or inside of what is wrapped; a copy that rank 0 alone runs, whose is right; any `broadcast` of the project; copies that
+nothing runs; models made on a GPU, whose generator begins alike everywhere; one process.
 
 **Evidence.** Two gloo ranks, torch 2.13: the weights of the copies differ; made after the wrapper, they are equal.
 """
@@ -69,7 +69,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         wrap = next((w for w in wraps if w.entry is found.entry and w.event.modules & original), None)
         if wrap is None or found.event.node in seen or not _comes_before(found, wrap):
             continue
-        if {atom.node for atom in copied} & wrapped or not any(_runs(run, atom) for atom in copied):
+        if {atom.node for atom in copied} & wrapped or not any(_runs(run, atom, _names(found)) for atom in copied):
             continue
         seen.add(found.event.node)
         yield _finding(run, found.event, wrap.event)
@@ -124,15 +124,36 @@ def _comes_before(found: Happening, wrap: Happening) -> bool:
     return found.entry.kind == "script" and order.index(id(found.event)) < order.index(id(wrap.event))
 
 
-def _runs(run: RunQuery, atom: Instance) -> bool:
-    """Return whether a step of the training runs a model past the wrapper."""
+def _names(found: Happening) -> frozenset[str]:
+    """Return the names of the copy where it is made; none where nobody sees them."""
+    module, node = found.event.module, found.event.node
+    parent = module.parents.get(node)
+    targets: list[ast.expr] = parent.targets if isinstance(parent, ast.Assign) else []
+    if "loads-state-dict" in found.event.tags and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        targets = [node.func.value]
+    return frozenset(ast.unparse(target).rpartition(".")[2] for target in targets)
+
+
+def _runs(run: RunQuery, atom: Instance, names: frozenset[str]) -> bool:
+    """Return whether a step of the training runs a model past the wrapper, on all ranks: that of rank 0 is right."""
+    full = run.machine.worlds.full
     backwards = [[node for node in found.around if isinstance(node, Loop)] for found in run.occurrences("backward")]
     wrapped = {found.event.node for found in run.occurrences("ddp-forward")}
     for node in (node for loops in backwards if loops for node in walk(loops[-1])):
-        if isinstance(node, Event) and "forward" in node.tags and atom in instances(node.receiver):
+        if (
+            isinstance(node, Event)
+            and "forward" in node.tags
+            and node.lanes == full
+            and atom in instances(node.receiver)
+        ):
             return True
         function = node.function if isinstance(node, Call) and node.node not in wrapped else None
         owner = function.owner if isinstance(function, Function) and function.name == "forward" else None
+        called = node.node.func if isinstance(node, Call) and isinstance(node.node, ast.Call) else None
+        if names and called is not None and ast.unparse(called).rpartition(".")[2] not in names:
+            continue  # another model of the class, as the one that was copied
+        if isinstance(node, Call) and any(event.lanes != full for event in events(node.body)):
+            continue
         if isinstance(atom.cls, ClassAtom) and owner is not None and owner.node is atom.cls.node:
             return True
     return False

@@ -13,7 +13,7 @@ only), or wrap the model in `DistributedDataParallel`, which takes the mean.
 
 **When it stays quiet.** With optimizers whose step has the same length for a gradient of any size (Adam and its
 relatives, RMSprop, Adagrad); where a function that handles gradients divides or multiplies anything; where a loss or
-a rate is divided by the number of processes; in groups of their own; beside a wrapped model or an engine.
+a rate is divided by anything but a constant; in groups of their own; beside a wrapped model or an engine.
 
 **Evidence.** Two ranks, torch 2.13, SGD: after three steps the weights are those of steps of twice the length; with the
 sum divided they are those of one process that sees both batches.
@@ -87,7 +87,7 @@ def _scales(module: Module) -> bool:
     if not any(isinstance(node, _FUNCTIONS) for node in module.nodes) and _scales_gradients(module.tree):
         return True
     statements = (node for node in module.nodes if isinstance(node, ast.stmt) and not hasattr(node, "body"))
-    return any(_SCALED.search(ast.unparse(s)) and any(_quotient_of_world(n) for n in ast.walk(s)) for s in statements)
+    return any(_SCALED.search(ast.unparse(s)) and any(_is_fraction(n) for n in ast.walk(s)) for s in statements)
 
 
 def _scales_gradients(function: ast.AST) -> bool:
@@ -107,7 +107,10 @@ def _is_quotient(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and bool(_SCALES.match(node.func.attr))
 
 
-def _quotient_of_world(node: ast.AST) -> bool:
+def _is_fraction(node: ast.AST) -> bool:
+    """Return whether something is divided by what may be the number of processes, or multiplied with that."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
+        return True
     is_scaled = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, _QUOTIENTS)
     return (is_scaled or _is_quotient(node)) and knows_world(node)
 

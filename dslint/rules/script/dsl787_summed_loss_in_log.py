@@ -82,8 +82,8 @@ def _loss(found: Happening) -> tuple[Module, ast.AST] | None:
 
 def _names_loss(call: ast.AST) -> bool:
     """Return whether a call gets a loss by its name, and no total of a whole epoch."""
-    given = call.args[:1] if isinstance(call, ast.Call) else []
-    words = [ast.unparse(node) for node in given]
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords)] if isinstance(call, ast.Call) else []
+    words = [ast.unparse(node) for node in given[:1]]
     return any(_LOSS.search(word) and not _TOTAL.search(word) for word in words)
 
 
@@ -96,7 +96,7 @@ def _is_divided(run: RunQuery, found: Happening, module: Module, node: ast.AST) 
         return True
     names = _names(module, node, event)
     for inner in ast.walk(scope):
-        if _is_quotient(inner) and (knows_world(inner) or names & _read(inner)):
+        if _is_quotient(inner) and (knows_world(inner) or names & _read(inner) or node in ast.walk(inner)):
             return True
         if isinstance(inner, ast.Attribute) and inner.attr == "backward" and names & _read(inner.value):
             return True
