@@ -362,3 +362,31 @@ save(Path("/data") / name)
 target = Path("/data", name)
 target.write_text("ready")
 """
+
+FABRIC = """\
+import sys
+
+import torch
+from lightning.fabric import Fabric
+from torchvision.datasets import MNIST
+
+
+def rows(folder):
+    return MNIST(folder, train=True, download=True)
+
+
+def run(fabric):
+    model = fabric.setup(torch.nn.Linear(784, 10))
+    for x, y in fabric.setup_dataloaders(torch.utils.data.DataLoader(rows("data"), 8)):
+        fabric.backward(torch.nn.functional.cross_entropy(model(x), y))
+
+
+def main():
+%s    fabric = Fabric(devices=8, strategy="ddp")
+    fabric.launch()
+    run(fabric)
+
+
+main()
+"""
+FIRST = "    rows('data')\n"

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call
+from dslint.python.events import Alt, Call, Event
 from dslint.python.source import Module
 from dslint.python.varies import HOST, UNMODELLED
 from dslint.rules.base import RuleMeta, bad, good
@@ -43,10 +43,12 @@ from dslint.rules.examples.pathscripts import (
     BOTH,
     DATA,
     DECORATED,
+    FABRIC,
     FETCHED,
     FETCHES,
     FETCHES_OWN,
     FILES,
+    FIRST,
     KEPT,
     MAIN,
     MAIN_ONLY,
@@ -170,11 +172,22 @@ def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[object]:
     """Return the calls by which some processes fetch files elsewhere, so that the others find them."""
     every, full = {id(found.event.node) for found in reached}, run.machine.worlds.full
     others = [h.event for h in run.happenings("unpacks") if id(h.event.node) not in every]
+    others += _before_launch(run)
     found: set[object] = {event.api for event in others if not is_stated(event, "download", False)}
     found |= {h.event.node for h in run.occurrences("opens") if h.event.lanes != full and is_download(h.event)}
     # Also by the same call, in a function that some ranks have run before.
     fetches = [h.event for h in run.occurrences("fetches")]
     return frozenset(found | {e.api for e in fetches if e.lanes != full or id(e.node) not in every})
+
+
+def _before_launch(run: RunQuery) -> list[Event]:
+    """Return what the first process unpacks before Fabric starts the others, which begin the script anew."""
+    found: list[Event] = []
+    for happening in run.happenings("unpacks", "spawns"):
+        if happening.event.api.endswith(".Fabric.launch"):
+            return found if run.context.world_size.get_or(1) < 2 else []
+        found.append(happening.event)
+    return []
 
 
 EXAMPLES = (
@@ -194,6 +207,10 @@ EXAMPLES = (
     good("what is gone does not matter",
          {"keeper.py": PRUNED % (", ignore_errors=True", "missing_ok=True"), "train.py": KEPT % BOTH}),
     good("a decorator of the project keeps the other ranks away", {"runner.py": DECORATED}),
+    good("downloaded before Fabric starts the other processes", {"train.py": FABRIC % FIRST}),
+    bad("downloaded by all processes that Fabric has started", {"train.py": FABRIC % ""}, "train.py:9"),
+    bad("downloaded by all processes that a launcher has started", {
+        "train.py": FABRIC % FIRST, "run.sh": "torchrun --nproc_per_node 4 train.py\n"}, "train.py:9"),
     bad("a data set that every rank downloads", {
         "data.py": DATA % ("", "True"), "train.py": READS % ("", "", "")}, "data.py:5"),
     bad("a file that every rank downloads if it is missing", {
