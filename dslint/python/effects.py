@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, configdicts, containers, dictionaries, modes, parameters, seeds, wrappers
+from dslint.python import attributes, configdicts, containers, dictionaries, handed, modes, parameters, seeds, wrappers
 from dslint.python.agreement import agree, make_same
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
@@ -53,6 +53,8 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
     elif "seeds" in row.tags:
         seeds.seeded(m, row, bound)
     modes.changed(m, row, bound, receiver)
+    if "adds-up" in row.tags and isinstance(receiver, Instance):
+        handed.added_up(m, receiver, bound, node)
     for key in ("adds", "adds_all"):
         if key in row.extra and isinstance(receiver, Instance):
             containers.keep(m, receiver, bound.given.get(row.extra[key]), node, is_item=key == "adds")

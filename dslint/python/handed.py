@@ -166,3 +166,16 @@ def _shapes_differ(m: Machine, receiver: Instance, varies: int, node: ast.AST) -
     if old is not None:
         shape = DATA if varies & DATA else 0
         m.store.set((atom, CONTENT), Value(old.atoms, old.varies, shape, old.made_by, None, (m.frame.module, node)))
+
+
+def added_up(m: Machine, receiver: Instance, bound: BoundArguments, node: ast.AST) -> None:
+    """Let an object that adds up what it is given differ between the ranks as this does: a metric of a library."""
+    given = [*bound.given.values(), *bound.extra, *bound.extra_keywords.values()]
+    held = m.store.get((receiver, CONTENT)) or Value(frozenset((Unknown(OPAQUE, "what was added up"),)))
+    varies, origin = held.varies, held.origin
+    for value in given:
+        found = m.varies(value)
+        varies |= found
+        origin = origin or (m.origin(value) if found & DATA else None)
+    if varies != held.varies:
+        m.store.set((receiver, CONTENT), Value(held.atoms, varies, held.shape, held.made_by, None, origin))

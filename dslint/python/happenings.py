@@ -18,7 +18,7 @@ from dslint.python.libraries import HANDED, Row
 from dslint.python.machine import Machine
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
-from dslint.python.sources import loader_sources, trainer_sources
+from dslint.python.sources import loader_samplers, loader_sources, trainer_sources
 from dslint.python.values import Const, Instance, Value, one
 from dslint.python.varies import DIVERGENT
 
@@ -93,7 +93,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     if "parses-arguments" in row.tags:
         event.command_line = commandlines.read(m, row, bound, base)
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
-        event.sources = loader_sources(m, given)
+        event.sources, event.samplers = loader_sources(m, given), loader_samplers(m, given)
     elif "deals_out" in row.extra:
         event.sources = trainer_sources(m, given, row.extra["deals_out"])
     m.events.append(event)

@@ -50,6 +50,12 @@ def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
     return found if len(found) == len(values) else []
 
 
+def loader_samplers(m: Machine, given: Mapping[str, Value]) -> list[Source]:
+    """Return the sampler that decides what a loader takes of its data set, which nobody needs to know for it."""
+    values = [(role, given[role]) for role in _ROLES[:2] if role in given and given[role].constants != (None,)]
+    return [source for role, value in values[:1] if (source := _source(m, role, value)) is not None]
+
+
 def trainer_sources(m: Machine, given: Mapping[str, Value], name: str) -> list[Source]:
     """Return the data sets that a trainer or an engine makes loaders of, as far as they are certain.
 

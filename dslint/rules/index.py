@@ -6205,7 +6205,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="each rank divides its loss by its own count of tokens, and the script logs the mean over all ranks",
         module="dslint.rules.script.dsl670_mean_of_own_count",
         markers=(
-            "all_reduce\\(",
+            "all_reduce\\(|\\bsum\\(",
             "backward",
             "DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard",
         ),

@@ -74,11 +74,12 @@ def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all:
 
 
 def _made_by(run: RunQuery, alt: Alt) -> tuple[Module, ast.AST] | None:
-    """Return the call that makes the number differ; `None` where the test itself does, which keeps the best one."""
+    """Return the call that makes the number differ.
+
+    `None` where a test does: the one that keeps the best, or one of the rank around it.
+    """
     place = run.machine.origin(alt.test) if alt.test is not None else None
-    if place is not None and isinstance(place[1], ast.If | ast.IfExp) and _asked(alt) in ast.walk(place[1].test):
-        return None
-    return place
+    return None if place is not None and isinstance(place[1], ast.If | ast.IfExp) else place
 
 
 def _compares(alt: Alt) -> bool:
@@ -210,6 +211,75 @@ def _dealt(cut: str) -> str:
     )
 
 
+_SAMPLER = """
+
+class Stride(torch.utils.data.Sampler):
+    def __init__(self, length, rank, world):
+        self.length, self.rank, self.world = length, rank, world
+        self.own = range(rank, length, world)
+
+    def __iter__(self):
+        return iter(%s)
+
+"""
+_RANGE = "range(dist.get_rank(), len(val), dist.get_world_size())"
+
+
+def _stride(gives: str) -> str:
+    """Return the script with a sampler that gives every so many places."""
+    script = _HEAD % ("", ", sampler=Stride(len(val), dist.get_rank(), dist.get_world_size())", _THEN)
+    return script.replace("\n\n@torch", _SAMPLER % gives + "\n@torch")
+
+
+def _subset(places: str) -> str:
+    return (_HEAD % ("", "", _THEN)).replace(
+        "DataLoader(val, 8", f"DataLoader(torch.utils.data.Subset(val, {places}), 8"
+    )
+
+
+_METRIC = """\
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+%s
+
+
+@torch.no_grad()
+def evaluate(model, loader):
+    metric = %s
+    for x, y in loader:
+        metric.%s
+    return %s
+
+
+def main(net, train, val):
+    dist.init_process_group("gloo")
+    model = DDP(net)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = DataLoader(train, 8, sampler=DistributedSampler(train))
+    val_loader = DataLoader(val, 8, sampler=DistributedSampler(val, shuffle=False))
+    best = 0.0
+    for epoch in range(10):
+        loader.sampler.set_epoch(epoch)
+        for x, y in loader:
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        result = {"score": evaluate(model, val_loader)}
+        if dist.get_rank() == 0:
+            if result["score"] > best:
+                best = result["score"]
+                torch.save(net.state_dict(), "best.pt")
+
+
+main(torch.load("net.pt"), torch.load("train.pt"), torch.load("val.pt"))
+"""
+_TORCHEVAL = "from torcheval.metrics import MulticlassAccuracy\nfrom torcheval.metrics.toolkit import sync_and_compute"
+_OF_ALL = 'sync_and_compute(metric, recipient_rank="all").item()'
+_EVALUATE = ("import evaluate as hf", 'hf.load("accuracy")', "add_batch(predictions=model(x).argmax(1), references=y)")
+
 EXAMPLES = (
     bad("a test inside of the other", {"train.py": _HEAD % ("", _SHARE, _THEN)}, "train.py:33 warning"),
     bad("one test", {"train.py": _HEAD % ("", _SHARE, _AND)}, "train.py:32 warning"),
@@ -219,6 +289,38 @@ EXAMPLES = (
         "a data set that keeps its block",
         {"train.py": _dealt("rows[rank * 100 // world : (rank + 1) * 100 // world]")},
         "train.py:44 warning",
+    ),
+    bad("a sampler that keeps its range", {"train.py": _stride("self.own")}, "train.py:42 warning"),
+    bad(
+        "a sampler that makes it anew",
+        {"train.py": _stride("range(self.rank, self.length, self.world)")},
+        "train.py:42",
+    ),
+    good("a sampler that gives all", {"train.py": _stride("range(self.length)").replace("self.own = range", "print")}),
+    bad("a subset of its range", {"train.py": _subset(_RANGE)}, "train.py:33 warning"),
+    bad(
+        "a subset of a list",
+        {"train.py": _subset("places").replace("    val_loader", f"    places = list({_RANGE})\n    val_loader", 1)},
+        "train.py:34 warning",
+    ),
+    bad(
+        "a metric of torcheval",
+        {"train.py": _METRIC % (_TORCHEVAL, "MulticlassAccuracy()", "update(model(x), y)", "metric.compute().item()")},
+        "train.py:33 warning",
+    ),
+    good("synchronized", {"train.py": _METRIC % (_TORCHEVAL, "MulticlassAccuracy()", "update(model(x), y)", _OF_ALL)}),
+    bad("a metric of evaluate", {"train.py": _METRIC % (*_EVALUATE, 'metric.compute()["accuracy"]')}, "train.py:32"),
+    good(
+        "a metric that gathers itself",
+        {
+            "train.py": _METRIC
+            % (
+                "from torchmetrics import Accuracy",
+                'Accuracy(task="multiclass", num_classes=9)',
+                "update(model(x), y)",
+                "metric.compute()",
+            )
+        },
     ),
     good("a data set that knows its rank and keeps all", {"train.py": _dealt("[(row, rank) for row in rows]")}),
     good("reduced", {"train.py": _HEAD % (_REDUCED, _SHARE, _THEN)}),
