@@ -62,10 +62,9 @@ GROUPS = {
     ),
     "Calls": "invoke opaque binding misfits frames stack summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed happenings eventtags effects agreement ragged seeds orders hooks restrictions"
-        " wrappers bars models modes namedlayers parameters gradients parts sources environment configs configfiles"
-        " configdicts"
-        " snapshots"
+        "libraries library results handed happenings eventtags effects agreement ragged memory seeds orders hooks"
+        " restrictions wrappers bars models modes namedlayers parameters gradients parts sources environment configs"
+        " configfiles configdicts snapshots"
     ),
     "Command lines": (
         "parsers subparsers optiontable namespaces dataclass_parsers fieldoptions fieldtypes plainoptions ownparsers"

@@ -73,15 +73,7 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         event.drawn = seeds.drawn(m, row, bound)
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
-    if "config" in row.extra:
-        configured(m, event, row.extra)
-        event.accumulation = accumulation_of(m, event.config)
-        event.micro_batch = micro_batch_of(m, event.config)
-    elif "micro_batches" in row.extra:
-        event.accumulation = stated(m, row.extra["micro_batches"], given)
-    if "stage" in row.extra:
-        receiver = {"self": base} if base is not None else {}
-        event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
+    _note_sizes(m, event, row, base, given)
     if "forward" in row.tags and not row.tags & WRAPPERS:
         gradients.note_run(m, base)
     elif "parameters" in row.tags:
@@ -99,6 +91,19 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if m.program.focus is not None:
         m.program.focus.happened(m, event)
+
+
+def _note_sizes(m: Machine, event: Event, row: Row, base: Value | None, given: dict[str, Value]) -> None:
+    """Keep what a config that a call gets says of its batches, and the ZeRO stage that the call is told."""
+    if "config" in row.extra:
+        configured(m, event, row.extra)
+        event.accumulation = accumulation_of(m, event.config)
+        event.micro_batch = micro_batch_of(m, event.config)
+    elif "micro_batches" in row.extra:
+        event.accumulation = stated(m, row.extra["micro_batches"], given)
+    if "stage" in row.extra:
+        receiver = {"self": base} if base is not None else {}
+        event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
 
 
 def _held(m: Machine, value: Value, node: ast.AST) -> list[Value]:

@@ -7,7 +7,7 @@ target network.
 
 **Why it hurts.** DDP sends the weights of rank 0 to the model that it wraps, and to no copy. On all ranks but the first
 the copy is that of another model: its outputs have nothing to do with those of the model beside it, and what is
-gathered from the ranks comes from different embedding spaces. A frozen copy stays so for ever, a moving average for
+gathered from the ranks comes from different embedding spaces. A frozen copy stays so, a moving average does for
 thousands of steps. Nothing fails.
 
 **Fix.** Make the copy of `model.module` after the model is wrapped, or seed all ranks alike before the model is made.
