@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from dslint.python.values import Instance, Value
 
 if TYPE_CHECKING:
-    from dslint.python.heap import Heap
+    from dslint.python.heap import Heap, Outcome
+    from dslint.python.store import Key
 
 # Bars around bars that are looked behind.
 _MOST = 4
@@ -17,6 +18,17 @@ def same_items(heap: Heap, first: Value, second: Value) -> bool:
     """Return whether one of two values is a progress bar over the other, or both are bars over the same."""
     shown = (_shown(heap, first), _shown(heap, second))
     return shown != (first, second) and shown[0].atoms == shown[1].atoms
+
+
+def is_of_earlier_turn(heap: Heap, key: Key, outcome: Outcome) -> bool:
+    """Return whether a way that leaves a bar alone, where another makes it, holds this of that of an earlier turn.
+
+    `for epoch in ...: if rank == 0: bar = tqdm(x)`: what the other ranks have of it says nothing of the new one.
+    """
+    owner = key[0]
+    if not isinstance(owner, Instance) or not isinstance(owner.cls, str) or key in outcome.changes:
+        return False
+    return _is_bar(heap, owner.cls)
 
 
 def _shown(heap: Heap, value: Value) -> Value:

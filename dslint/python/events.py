@@ -91,6 +91,8 @@ class Event:
     # Of calls that make a loader: where its items and their order come from.
     sources: list[Source] = field(default_factory=list)
     samplers: list[Source] = field(default_factory=list)  # the sampler alone, also where nobody knows the data set
+    # Of the same calls: where the data sets were made that may be in it, one around the other.
+    held: frozenset[ast.AST] = frozenset()
     accumulation: Value | None = None  # the micro batches of a step, there or in arguments
     micro_batch: Value | None = None  # of a configuration: the samples of one on each process, where it states them
     nodes: dict[str, ast.expr] = field(default_factory=dict)

@@ -18,9 +18,9 @@ from dslint.python.libraries import HANDED, Row
 from dslint.python.machine import Machine
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
-from dslint.python.sources import loader_samplers, loader_sources, trainer_sources
+from dslint.python.sources import loader_samplers, loader_sources, makers_held, trainer_sources, varies_within
 from dslint.python.values import Const, Instance, Value, one
-from dslint.python.varies import DIVERGENT
+from dslint.python.varies import DIVERGENT, LOST, OWN_FILE, RANKED
 
 # Arguments that say where a tensor lies.
 PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
@@ -80,14 +80,9 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         gradients.note_parameters(m, base, result)
         models = ordered(base.atoms) if base is not None else ()
         event.inside = {atom: modules_in(m, (one(atom),)) for atom in models if isinstance(atom, Instance)}
-    if "path" in row.extra:
-        event.paths = paths.each(m, given.get(str(row.extra["path"])))
     if "parses-arguments" in row.tags:
         event.command_line = commandlines.read(m, row, bound, base)
-    if row.tags & {"makes-loader", "makes-distributed-sampler"}:
-        event.sources, event.samplers = loader_sources(m, given), loader_samplers(m, given)
-    elif "deals_out" in row.extra:
-        event.sources = trainer_sources(m, given, row.extra["deals_out"])
+    _note_items(m, row, bound, event)
     m.events.append(event)
     if m.program.focus is not None:
         m.program.focus.happened(m, event)
@@ -104,6 +99,20 @@ def _note_sizes(m: Machine, event: Event, row: Row, base: Value | None, given: d
     if "stage" in row.extra:
         receiver = {"self": base} if base is not None else {}
         event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
+
+
+def _note_items(m: Machine, row: Row, bound: BoundArguments, event: Event) -> None:
+    """Keep paths, where the items of a loader come from, and by what parts of one whole for all differ."""
+    whole = event.arguments.get("dataset")
+    if "path" in row.extra:
+        event.paths = paths.each(m, event.arguments.get(str(row.extra["path"])))
+    if row.tags & {"makes-loader", "makes-distributed-sampler"}:
+        event.sources, event.samplers = loader_sources(m, event.arguments), loader_samplers(m, event.arguments)
+        event.held = makers_held(m, whole)
+    elif "deals_out" in row.extra:
+        event.sources = trainer_sources(m, event.arguments, row.extra["deals_out"])
+    if "draws-parts" in row.tags and not varies_within(m, whole) & (RANKED | OWN_FILE | LOST):
+        event.drawn = seeds.drawn(m, row, bound)
 
 
 def _held(m: Machine, value: Value, node: ast.AST) -> list[Value]:

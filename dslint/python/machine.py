@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from dslint.python import bindings, formulas
-from dslint.python.bars import same_items
+from dslint.python.bars import is_of_earlier_turn, same_items
 from dslint.python.events import Alt, Exit, Lost, raises
 from dslint.python.heap import (
     CONTAINERS,
@@ -182,6 +182,8 @@ class Machine(Heap):
                 value = outcome.changes.get(key, base)
                 if key[1] == MADE_OF and key not in outcome.changes:
                     continue  # a way that did not make the path knows of that of an earlier turn at most
+                if is_of_earlier_turn(self, key, outcome):
+                    continue
                 if value is None or not value.atoms:
                     if value is None and self._is_new(key[0], new):
                         continue

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from dslint.python import attributes
 from dslint.python.heap import CONTAINERS
 from dslint.python.values import Bound, ClassAtom, Function, Instance, Tuple, Value
-from dslint.python.varies import ORDER, RANDOM, RANKED
+from dslint.python.varies import LOST, ORDER, RANDOM, RANKED
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
@@ -54,6 +56,29 @@ def loader_samplers(m: Machine, given: Mapping[str, Value]) -> list[Source]:
     """Return the sampler that decides what a loader takes of its data set, which nobody needs to know for it."""
     values = [(role, given[role]) for role in _ROLES[:2] if role in given and given[role].constants != (None,)]
     return [source for role, value in values[:1] if (source := _source(m, role, value)) is not None]
+
+
+def makers_held(m: Machine, value: Value | None) -> frozenset[ast.AST]:
+    """Return where a data set was made, and those in its fields."""
+    pending = [(atom, 0) for atom in value.atoms] if value is not None else []
+    found: set[Instance] = set()
+    while pending:
+        atom, depth = pending.pop()
+        if not isinstance(atom, Instance) or atom in found:
+            continue
+        found.add(atom)
+        for name in list(m.store.names.get(atom, ())) if depth < _MAX_DEPTH else ():
+            inner = m.store.get((atom, name)) if isinstance(name, str) else None
+            pending.extend((one, depth + 1) for one in (inner.atoms if inner is not None else ()))
+    return frozenset(atom.node for atom in found)
+
+
+def varies_within(m: Machine, value: Value | None) -> int:
+    """Return the causes of difference of what a data set holds; nobody knows it of one that is not given."""
+    atoms = [atom for atom in value.atoms if isinstance(atom, Instance)] if value is not None else []
+    if value is None or not value.atoms:
+        return LOST
+    return reduce(or_, (_varies(m, value, atom) for atom in atoms), m.varies(value))
 
 
 def trainer_sources(m: Machine, given: Mapping[str, Value], name: str) -> list[Source]:

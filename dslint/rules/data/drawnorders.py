@@ -52,7 +52,7 @@ def set_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
     orders = [found for found in run.occurrences(setorders.TAG) if found.event.lanes == run.machine.worlds.full]
     if not orders or any(module.search(_FIXED) for module in run.machine.program.modules()):
         return
-    if draws_once(run) or run.has("spawns") or any(h.event.drawn for h in run.occurrences("shuffles")):
+    if draws_once(run) or run.has("spawns") or any(_draws_order(h.event) for h in run.occurrences("shuffles")):
         return
     told: set[int] = set()
     for found, sources, _ in _dealers(run):
@@ -100,11 +100,16 @@ def _is_of_items(source: Source) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in source.ordered for n in inner)
 
 
+def _draws_order(event: Event) -> bool:
+    """Return whether a call draws an order which each process may have for itself, and not parts of a whole."""
+    return bool(event.drawn) and "draws-parts" not in event.tags
+
+
 def _drawn_before(run: RunQuery, cut: Happening, name: str) -> Event | None:
     """Return the call that drew the order of what is cut, where each process certainly has one of its own."""
     drawn: list[Happening] = []
     for found in run.occurrences("shuffles"):
-        if found.entry is cut.entry and found.event.drawn:
+        if found.entry is cut.entry and _draws_order(found.event):
             drawn.append(found)
     place = cut.event.origins.get(name)
     same = [found for found in drawn if place is not None and found.event.node is place[1]]

@@ -42,15 +42,20 @@ def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event, bool]]:
 
 def splits_by_rank(run: RunQuery) -> Iterator[Event]:
     """Yield the calls that draw parts after a seed of the rank, where the ranks share out what a loader holds."""
-    draws = {id(found.event.node): found.event for found in run.happenings("shuffles")}
+    full = run.machine.worlds.full
+    draws = {id(found.event.node): found.event for found in run.happenings("shuffles") if not found.event.open}
     for found in run.happenings("makes-loader"):
-        if found.event.open or found.event.lanes != run.machine.worlds.full or not is_shared_out(run, found.event):
+        if found.event.open or found.event.lanes != full or not is_shared_out(run, found.event):
             continue
         for source in found.event.sources:
             is_own = source.role == "dataset" and source.varies & RANDOM and source.varies & RANKED
             drawn = draws.get(id(source.made))
-            if is_own and not source.varies & (LOST | HOST) and drawn is not None and not drawn.open:
+            if is_own and not source.varies & (LOST | HOST) and drawn is not None:
                 del draws[id(source.made)]
+                yield drawn
+        for drawn in [event for event in draws.values() if event.node in found.event.held]:
+            if drawn.drawn & RANKED and drawn.lanes == full:
+                del draws[id(drawn.node)]
                 yield drawn
 
 
@@ -69,6 +74,8 @@ def is_shared_out(run: RunQuery, loader: Event) -> bool:
     if any("torch.utils.data.DistributedSampler" in source.bases for source in loader.sources):
         return True
     if any(source.path == "torch.utils.data.DistributedSampler" for source in loader.sources):
+        return True
+    if any(atom.cls == "torch.utils.data.DistributedSampler" for atom in instances(loader.arguments.get("sampler"))):
         return True
     made = instances(loader.result)
     prepared = [v for found in run.occurrences("prepares") for v in found.event.arguments.values()]

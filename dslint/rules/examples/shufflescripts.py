@@ -109,6 +109,73 @@ def main(model, optimizer, data):
         accelerator.backward(model(batch))
         optimizer.step()
 """
+# What the data set reads, the seed, the options of the split, and what is made of the parts.
+OWN_PARTS = """\
+import argparse
+import glob
+import os
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, random_split
+
+
+class Frames(Dataset):
+    def __init__(self, folder):
+        self.rows = [np.load(path) for path in sorted(glob.glob(os.path.join(folder, "*.npy")))]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return torch.from_numpy(self.rows[i])
+
+
+class Noisy(Dataset):
+    def __init__(self, frames, noise=0.1):
+        self.frames, self.noise = frames, noise
+
+    def __len__(self):
+        return len(self.frames)
+
+    def __getitem__(self, i):
+        return self.frames[i] + self.noise * torch.randn(4)
+
+
+def parts(args):
+    frames = Frames(%s)
+    if args.held <= 0:
+        return Noisy(frames), None
+    train, held = random_split(frames, [1 - args.held, args.held]%s)
+    return %s, held
+
+
+def main(args):
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(%s)
+    train, held = parts(args)
+    sampler = DistributedSampler(train)
+    loader = DataLoader(train, batch_size=8, sampler=sampler)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x in loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", default="rows")
+    parser.add_argument("--held", type=float, default=0.1)
+    parser.add_argument("--seed", type=int, default=1)
+    main(parser.parse_args())
+"""
 TRAINER = """\
 import random
 

@@ -51,6 +51,7 @@ from dslint.rules.data.pipelines import own_pipelines
 from dslint.rules.examples.shufflescripts import (
     CUT,
     HEAD,
+    OWN_PARTS,
     OWN_SEED,
     PARTS_TRAIN,
     PREPARED,
@@ -221,6 +222,22 @@ EXAMPLES = (
     good(
         "parts are drawn with a generator of their own",
         {"train.py": OWN_SEED % ", generator=torch.Generator().manual_seed(seed)"},
+    ),
+    *(
+        bad(f"parts of files, {name}", {"train.py": OWN_PARTS % ("args.folder", "", *made)}, at="train.py:37 warning")
+        for name, made in {
+            "inside of another data set": ("Noisy(train)", "args.seed + rank"),
+            "as they are": ("train", 'int(os.environ["RANK"])'),
+            "inside of two": ("Noisy(Noisy(train), 0.2)", "args.seed * 1000 + dist.get_rank()"),
+        }.items()
+    ),
+    *(
+        good(f"parts of files, {name}", {"train.py": OWN_PARTS % made}, select="DSL257")
+        for name, made in {
+            "one seed": ("args.folder", "", "Noisy(train)", "args.seed"),
+            "its own generator": ("args.folder", ", torch.Generator().manual_seed(1)", "Noisy(train)", "rank"),
+            "a folder for each rank": ('f"rows/{dist.get_rank()}"', "", "Noisy(train)", "args.seed + rank"),
+        }.items()
     ),
     bad(
         "a helper of another file shuffles rows without a seed",

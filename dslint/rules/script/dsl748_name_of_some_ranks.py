@@ -80,14 +80,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _others_have_left(scope: ast.AST, event: Event) -> bool:
     """Return whether a line above sends ranks away where a test around the read says so: both ask for one thing."""
     asked: set[str] = set()
+    inside: set[ast.AST] = set()
     around = event.module.parents.get(event.node)
     while around is not None and around is not scope:
+        inside.add(around)
         asked |= _names(around.test) if isinstance(around, ast.If) else set()
         around = event.module.parents.get(around)
     line = getattr(event.node, "lineno", 0)
     return any(
         isinstance(node, ast.If)
         and node.lineno < line
+        and node not in inside
         and isinstance(node.body[-1], _LEAVES)
         and isinstance(node.test, ast.BoolOp)
         and bool(_names(node.test) & asked)
@@ -156,6 +159,43 @@ for name in ("a", "b"):
 dist.destroy_process_group()
 """
 
+_BAR = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+from tqdm import tqdm
+
+
+def main(args, data):
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    loader = DataLoader(data, 4, sampler=DistributedSampler(data))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    step = 0
+    for epoch in range(args.epochs):
+        loader.sampler.set_epoch(epoch)
+        batches = %s
+        if rank == 0:
+            bar = tqdm(batches, total=len(loader))
+            batches = bar
+        for %s in batches:
+            model(x).mean().backward()
+            step += 1
+            if %s:
+                %s
+                return
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=0)
+    main(parser.parse_args(), torch.load("rows.pt"))
+"""
+_LIMIT = "args.limit and step >= args.limit"
+
 _REPORT = """\
 def report(rank, full):
     if rank != 0 and not full:
@@ -193,6 +233,17 @@ EXAMPLES = (
     bad("the ranks that leave are others", {"run.py": _SCRIPT % (
         "dist.get_rank() == 0", "    if dist.get_rank() > 8:\n        raise SystemExit(1)\n"
         "    results[name] = found")}, "run.py:13 error"),
+    bad("a progress bar that all close", {
+        "train.py": _BAR % ("enumerate(loader)", "i, x", _LIMIT, "bar.close()")}, "train.py:25 error"),
+    bad("where a limit is one number", {
+        "train.py": _BAR % ("loader", "x", "step == args.limit", 'bar.set_description("done")')}, "train.py:25 error"),
+    bad("with a line of the main process before", {"train.py": _BAR % (
+        "loader", "x", "rank == 0 and step % 10 == 0:\n                bar.set_description(str(step))\n            "
+        f"if {_LIMIT}", "bar.write(str(step))")}, "train.py:27 error"),
+    good("a progress bar that the main process closes", {"train.py": _BAR % (
+        "enumerate(loader)", "i, x", f"{_LIMIT} and rank == 0", "bar.close()")}, select="DSL748"),
+    good("closed under a test inside", {"train.py": _BAR % (
+        "enumerate(loader)", "i, x", _LIMIT, "if rank == 0:\n                    bar.close()")}, select="DSL748"),
     good("on every rank", {"train.py": _TRAIN % (_MADE, "")}),
     good("a value before", {"train.py": _TRAIN % (_MADE + "\n" + _OWN, "")}),
     good("one for the others", {"train.py": _TRAIN % (_OWN + "\n    else:\n        folder = None", "")}),

@@ -3,6 +3,8 @@
 **What.** In a job of several processes the loader of a `DistributedSampler` gets `batch_size // n_gpu`, or the learning
 rate is multiplied by `n_gpu`, and `n_gpu` is `torch.cuda.device_count()`: what this machine shows to the process.
 
+The same for the number of micro batches of a step that is divided by it.
+
 **Why it hurts.** The number is right on one machine with a process for each GPU. On two machines each rank still takes
 an eighth of the batch, and there are sixteen of them: the batch of the job is twice what was asked for, with the
 rate and the schedule of the smaller one. With fewer processes than GPUs it is too small. Where each task sees its own
@@ -51,12 +53,20 @@ _OTHER = re.compile(
 # Who starts a process for each GPU, splits a batch over GPUs, or compares the two numbers.
 _KNOWS = re.compile(
     r"\bspawn\(|Process\(|Popen\(|notebook_launcher|(?<!Distributed)DataParallel\("
-    r"|device_count\(\)\s*[!=]=|[!=]=\s*torch\.cuda\.device_count|n_?gpus?\s*[!=]=\s*\S*world|world\w*\s*[!=]=\s*\S*gpu"
+    r"|device_count\(\)\s*[!=]=(?!\s*\d)|[!=]=\s*torch\.cuda\.device_count|gpus?\s*[!=]=\s*\S*world|world\w*\s*[!=]=\s*\S*gpu"
 )
 # Objects whose fields are asked for one by one.
 _WHOLE = r"^(?:args|opts?|options|cfg|config|conf|self|params|hparams|torch|FLAGS)$"
 _RATE = re.compile(r"(?i)^(?:\w+_)?(?:lr|learning_rate)$")
 _BATCH = re.compile(r"(?i)batch|\bbs\b|\blr\b|rate")
+# A number of micro batches, and not the state of one.
+_ACCUMULATES = re.compile(
+    r"(?i)^(?:\w+_)?(?:grad\w*_)?(?:acc|accum|accumulate|accumulation)(?:_\w*)?(?:steps?|iters?|batches)$"
+    r"|^grad_?acc(?:um)?$|^gas$"
+)
+
+# The place where a number is computed, and where GPUs are counted.
+_Counted = tuple[Module, ast.BinOp | ast.AugAssign, tuple[Module, ast.AST]]
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -69,8 +79,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
     trees = (tree for _, tree in run.trees())
     derived = Derived(modules, trees, _WHOLE, by_field=True)
     told: set[int] = set()
-    for module, value, what in (*_batches(run), *_rates(run, modules)):
-        found = _counted(derived, module, value, ast.Div | ast.FloorDiv if what == "batch" else ast.Mult)
+    numbers = [
+        *((_counted(derived, m, v, ast.Div | ast.FloorDiv), "batch") for m, v in _batches(run)),
+        *((_counted(derived, m, v, ast.Mult), "rate") for m, v in _rates(run, modules)),
+        *((found, "accumulation") for found in _accumulations(run, derived, modules)),
+    ]
+    for found, what in numbers:
         if found is None or id(found[1]) in told:
             continue
         told.add(id(found[1]))
@@ -85,29 +99,71 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
-def _batches(run: RunQuery) -> Iterator[tuple[Module, ast.expr, str]]:
+def _batches(run: RunQuery) -> Iterator[tuple[Module, ast.expr]]:
     libraries = run.machine.libraries
     for found in run.happenings("makes-loader"):
         event = found.event
         kinds = [atom.cls for atom in instances(event.arguments.get("sampler"))]
         node = event.nodes.get("batch_size")
         if node is not None and any(isinstance(k, str) and libraries.is_class(k, "distributed-sampler") for k in kinds):
-            yield event.module, node, "batch"
+            yield event.module, node
 
 
-def _rates(run: RunQuery, modules: list[Module]) -> Iterator[tuple[Module, ast.expr, str]]:
+def _rates(run: RunQuery, modules: list[Module]) -> Iterator[tuple[Module, ast.expr]]:
     """Yield what learning rates are given, where several processes train."""
     if not run.has("wraps-model", "prepares", "trainer", "trainer-train", "makes-loader"):
         return
     for module in modules:
         for node in module.nodes_of(ast.Assign):
             if any(_RATE.search(last_name(target)) for target in node.targets):
-                yield module, node.value, "rate"
+                yield module, node.value
 
 
-def _counted(
-    derived: Derived, module: Module, value: ast.expr, operator: object
-) -> tuple[Module, ast.BinOp, tuple[Module, ast.AST]] | None:
+def _accumulations(run: RunQuery, derived: Derived, modules: list[Module]) -> Iterator[_Counted]:
+    """Yield the numbers of micro batches that are divided by the GPUs of a machine, where several processes train."""
+    if not run.has("wraps-model", "prepares", "trainer", "trainer-train", "makes-engine"):
+        return
+    for module in modules:
+        for node, value in _micro_batches(module):
+            divided = (node, node.value) if isinstance(node, ast.AugAssign) else None
+            pieces = derived.of(module, [value]) or [] if divided is None else []
+            parts = [
+                (h, n, n.right) for h, p in pieces for n in ast.walk(p) if _divides(n) and isinstance(n, ast.BinOp)
+            ]
+            for home, place, divisor in [(module, *divided)] if divided is not None else parts:
+                gpus = next(filter(None, (_gpus(derived, home, one) for one in _factors(divisor))), None)
+                if gpus is not None:
+                    yield home, place, gpus
+                    break
+
+
+def _micro_batches(module: Module) -> Iterator[tuple[ast.stmt | ast.Call, ast.expr]]:
+    """Yield what names, fields and arguments get that count micro batches by their name."""
+    for node in module.nodes_of(ast.Assign):
+        if any(_ACCUMULATES.search(last_name(target)) for target in node.targets):
+            yield node, node.value
+    for divided in module.nodes_of(ast.AugAssign):
+        if _divides(divided) and _ACCUMULATES.search(last_name(divided.target)):
+            yield divided, divided.value
+    for call in module.nodes_of(ast.Call):
+        yield from ((call, k.value) for k in call.keywords if k.arg is not None and _ACCUMULATES.search(k.arg))
+
+
+def _divides(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div | ast.FloorDiv)
+
+
+def _factors(divisor: ast.expr) -> Iterator[ast.expr]:
+    """Yield the factors of a product, where one of them is no other count."""
+    if _OTHER.search(ast.unparse(divisor)):
+        return
+    if isinstance(divisor, ast.BinOp) and isinstance(divisor.op, ast.Mult):
+        yield from (*_factors(divisor.left), *_factors(divisor.right))
+    else:
+        yield divisor
+
+
+def _counted(derived: Derived, module: Module, value: ast.expr, operator: object) -> _Counted | None:
     """Return the quotient or product with the GPUs of a machine that is behind a value, and where they are counted."""
     for home, piece in derived.of(module, [value]) or ():
         for node in ast.walk(piece):
@@ -137,6 +193,54 @@ def _gpus(derived: Derived, module: Module, side: ast.expr) -> tuple[Module, ast
     return None
 
 
+_ACCUMULATED = """\
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def train(args, net, rows):
+    dist.init_process_group("gloo")
+    world = dist.get_world_size()
+    torch.manual_seed(dist.get_rank())
+    gpus = torch.cuda.device_count()
+    %s
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(100):
+        for _ in range(accum_steps):
+            x = rows[torch.randint(len(rows), (args.micro,))]
+            (model(x).square().mean() / accum_steps).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--accum_steps", type=int, default=40)
+    parser.add_argument("--total", type=int, default=512)
+    parser.add_argument("--micro", type=int, default=4)
+    train(parser.parse_args(), torch.nn.Linear(4, 1), torch.load("rows.pt"))
+"""
+_TRAINER = """\
+import os
+
+import torch
+from transformers import Trainer, TrainingArguments
+
+
+def train(model, rows, total=128, micro=4):
+    steps = total // micro
+    gpus = %s
+    steps = steps // gpus
+    args = TrainingArguments("out", per_device_train_batch_size=micro, gradient_accumulation_steps=steps)
+    Trainer(model, args, train_dataset=rows).train()
+
+
+train(torch.load("net.pt"), torch.load("rows.pt"))
+"""
 _LOADER = """\
 import argparse
 import os
@@ -196,6 +300,18 @@ EXAMPLES = (
     bad("a batch by a field", _script(_QUOTIENT, _GPUS), at="train.py:12 warning"),
     bad("where it is asked", _script("int(args.batch_size / torch.cuda.device_count())", "1"), at="train.py:12"),
     bad("a rate by the batch of all", _script("args.batch_size", "1", _SCALED), at="train.py:35"),
+    bad("micro batches of a step", {"train.py": _ACCUMULATED % (
+        "accum_steps = args.accum_steps\n    assert accum_steps % torch.cuda.device_count() == 0\n"
+        "    accum_steps //= torch.cuda.device_count()")}, "train.py:15 warning"),
+    bad("by a product", {"train.py": _ACCUMULATED % "accum_steps = args.total // (args.micro * gpus)"}, "train.py:13"),
+    bad("for a Trainer", {"train.py": _TRAINER % _GPUS}, "train.py:10 warning"),
+    good("for a Trainer, by the processes", {"train.py": _TRAINER % _WORLD}),
+    good("micro batches by the processes", {"train.py": _ACCUMULATED % (
+        "accum_steps = args.accum_steps // world")}, select="DSL772"),
+    good("micro batches for all machines", {"train.py": _ACCUMULATED % (
+        "accum_steps = args.total // (args.micro * gpus * int(os.environ['NNODES']))")}, select="DSL772"),
+    good("micro batches, and the two are compared", {"train.py": _ACCUMULATED % (
+        "assert gpus == world\n    accum_steps = args.accum_steps // torch.cuda.device_count()")}, select="DSL772"),
     good("the number of processes", _script(_QUOTIENT, _WORLD)),
     good("one of the two", _script(_QUOTIENT, f"{_GPUS} if not dist.is_initialized() else dist.get_world_size()")),
     good("the two are compared", _script(_QUOTIENT, _GPUS, _COMPARED)),
@@ -204,4 +320,4 @@ EXAMPLES = (
         _script("args.batch_size", _GPUS, "    print(args.batch_size * torch.cuda.device_count())\n"),
     ),
     good("workers by GPU", _script("args.batch_size, prefetch_factor=2 * torch.cuda.device_count()", _GPUS)),
-)
+)  # fmt: skip
