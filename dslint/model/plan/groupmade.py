@@ -17,6 +17,8 @@ _FINDS_OUT = re.compile(
     r"spawn|multiprocessing|Process\(|subprocess|os\.execv|notebook_launcher|elastic_launch|deepspeed|mpi4py|SLURM_|OMPI_"
     r"|lightning|\bray\b|environ\.setdefault|environ\.update|putenv|load_dotenv"
     r"|environ\[[^\]]*\]\s*=[^=]|MASTER_ADDR"
+    # A local rank that no launcher passes stays below 0.
+    r"|local_?rank\s*(?:<\s*0|[!=]=\s*-\s*1|>=\s*0|>\s*-\s*1)"
 )
 # ... and what does so anywhere on its way.
 _PREPARES = frozenset({"spawns", "runs-command", "sets-environment"})

@@ -52,6 +52,25 @@ if __name__ == "__main__":
 """
 _RUN = "python train.py --lr 1\n"
 
+_OPTION = """\
+import argparse
+
+import torch.distributed as dist
+
+
+def setup(opt):
+    if opt.local_rank < 0:
+        return 1
+    dist.init_process_group("nccl")
+    return dist.get_world_size()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--local-rank", type=int, default=-1)
+print(setup(parser.parse_args()))
+"""
+
 EXAMPLES = (
     bad("no launcher", {"run.sh": _RUN, "train.py": _SCRIPT}, "run.sh:1 error"),
     bad("in documentation", {"README.md": f"```bash\n{_RUN}```\n", "train.py": _SCRIPT}, "README.md:2 warning"),
@@ -60,6 +79,10 @@ EXAMPLES = (
         "run.sh": _RUN,
         "train.py": _SCRIPT.replace("    setup()", '    if "RANK" in os.environ:\n        setup()').replace(
             "import torch\n", "import os\n\nimport torch\n", 1),
+    }),
+    good("only where a launcher passes a local rank", {
+        "run.sh": _RUN,
+        "train.py": _OPTION,
     }),
     good("one process says that it is one", {
         "run.sh": _RUN,
