@@ -122,6 +122,8 @@ def initialize(
         parser_made(m, receiver, bound)
     if row.kind == "device":
         _numbered(m, bound, receiver)
+    elif row.kind == "tensor":
+        memory.called(m, row.constructor, bound, None, one(receiver), node)
     result = made or const(None)
     if row.kind == "duration" and not unpacked and bound.open_keywords is None:
         result = durations.made(result, bound.given)

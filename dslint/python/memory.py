@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TENSORS = frozenset({"torch.Tensor", ""})
 _NUMBERS = frozenset({"builtins.int", "builtins.float", "builtins.bool"})
+_COUNTS = frozenset(f"result of `torch.Tensor.{name}`" for name in ("numel", "nelement", "dim", "item", "size"))
 _ITEMS = frozenset({"builtins.list", "builtins.tuple", "numpy.ndarray"})
 # A tensor that comes by one of these parameters keeps its device.
 _KEPT = ("data", "obj")
@@ -88,7 +89,7 @@ def _place(
     if device is not None and device.constants != (None,) and not is_cpu(device):
         return None
     data = next((bound.given[name] for name in _KEPT if name in bound.given), None)
-    return here if data is None or _is_plain(data, holds=True) else None
+    return here if data is None or _is_plain(data, holds=True) or _counts(m, data) else None
 
 
 def _of_operands(m: Machine, row: Row, bound: BoundArguments, base: Value | None) -> tuple[Module, ast.AST] | None:
@@ -125,6 +126,13 @@ def _moved(
 def _is_type_or_switch(value: Value) -> bool:
     atom = value.single
     return isinstance(atom, Api) or (isinstance(atom, Const) and isinstance(atom.value, bool))
+
+
+def _counts(m: Machine, value: Value) -> bool:
+    """Return whether a value is a number that a tensor tells of itself, wherever it lies."""
+    contents = [m.content(atom) for atom in value.atoms if isinstance(atom, Instance)]
+    told = [a for held in contents if held is not None for a in held.atoms if isinstance(a, Unknown)]
+    return len(told) == len(value.atoms) > 0 and all(atom.reason in _COUNTS for atom in told)
 
 
 def _is_plain(value: Value, *, holds: bool = False) -> bool:

@@ -3310,6 +3310,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         ignores_context=True,
     ),
     RuleInfo(

@@ -45,6 +45,7 @@ META = RuleMeta(
     summary="Two launches run at the same time on the same GPUs or with the same port",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
     needs=("/&/", "/\\b(?:parallel|xargs)\\b/"),
+    depends_on_run=True,
 )
 
 _SCRIPT = {"train.py": "print()\n"}
@@ -169,7 +170,7 @@ def _in_order(doc: LaunchDoc) -> list[LaunchCommand]:
     inner: dict[int, set[Location]] = {}
     for command in doc.called:
         inner.setdefault(command.called_from[0].span.start, set()).add(command.location)
-    called = [c for c in started_by(doc) if c.called_from and len(inner[c.called_from[0].span.start]) == 1]
+    called = [c for c in started_by(doc) if c.called_from and len(inner.get(c.called_from[0].span.start, ())) == 1]
     return sorted((*doc.commands, *called), key=lambda command: place_in_text(command).span.start)
 
 

@@ -47,6 +47,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each comparison of a number of one share by which rank 0 saves."""
     if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
         return
+    if any("metric" in found.event.tags for found in run.occurrences("collective")):
+        return  # a metric of a library puts together what the ranks have
     divided = divided_loaders(run)
     is_all = all(id(found.event.node) in divided for found in run.happenings("makes-loader"))
     seen: set[int] = set()
@@ -74,12 +76,11 @@ def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all:
 
 
 def _made_by(run: RunQuery, alt: Alt) -> tuple[Module, ast.AST] | None:
-    """Return the call that makes the number differ.
-
-    `None` where a test does: the one that keeps the best, or one of the rank around it.
-    """
+    """Return the call that makes the number differ; `None` where the test itself does, which keeps the best one."""
     place = run.machine.origin(alt.test) if alt.test is not None else None
-    return None if place is not None and isinstance(place[1], ast.If | ast.IfExp) else place
+    if place is not None and isinstance(place[1], ast.If | ast.IfExp) and _asked(alt) in ast.walk(place[1].test):
+        return None
+    return place
 
 
 def _compares(alt: Alt) -> bool:

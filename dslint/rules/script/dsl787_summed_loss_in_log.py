@@ -47,6 +47,7 @@ _LOSS = re.compile(r"(?:^|[^a-z])loss(?!_?(?:sum|total)|es_sum)|_loss\b")
 _TOTAL = re.compile(r"sum|total|running|accum|epoch")
 _WRITES = re.compile(r"\bprint\(|\blog\w*[.(]|writer\.|wandb\.|meter|add_scalar")
 _SCALES = re.compile(r"^(?:div|mul|true_divide|divide)_?$")
+_SAME_NUMBER = frozenset({"detach", "clone", "item", "float", "double", "mean", "cpu", "cuda", "to"})
 _TRAINS = ("backward", "engine-backward")
 
 
@@ -81,10 +82,25 @@ def _loss(found: Happening) -> tuple[Module, ast.AST] | None:
 
 
 def _names_loss(call: ast.AST) -> bool:
-    """Return whether a call gets a loss by its name, and no total of a whole epoch."""
-    given = [*call.args[:1], *(keyword.value for keyword in call.keywords)] if isinstance(call, ast.Call) else []
-    words = [ast.unparse(node) for node in given[:1]]
-    return any(_LOSS.search(word) and not _TOTAL.search(word) for word in words)
+    """Return whether a call gets a single loss by its name, and no total of a whole epoch, nor a test of it."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)] if isinstance(call, ast.Call) else []
+    alone = [node for node in given if not isinstance(node, ast.Constant)]
+    word = _root(given[0]) if given and (len(alone) == 1 or _is_collective(call)) else ""
+    return bool(_LOSS.search(word)) and not _TOTAL.search(word)
+
+
+def _is_collective(call: ast.AST) -> bool:
+    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+    return name.rpartition(".")[2] in ("all_reduce", "reduce")
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name behind methods that give the same number: `loss` of `loss.detach().clone()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_NUMBER:
+        node = node.func.value
+    if isinstance(node, ast.Attribute) and node.attr == "data":
+        node = node.value
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else ""
 
 
 def _is_divided(run: RunQuery, found: Happening, module: Module, node: ast.AST) -> bool:
