@@ -38,6 +38,9 @@ class Run:
     launches: list[Launch]
 
 
+_Dead = tuple[Module, list[ast.stmt], str]
+
+
 @dataclass
 class Supposed:
     """A run in which somebody passes options that no command passes; the lines behind them, with the option."""
@@ -153,7 +156,7 @@ def as_started(findings: Iterable[Finding], runs: Sequence[Run], codes: frozense
 
     Where all commands leave out the option that decides, the finding assumes that somebody passes it.
     """
-    dead = _dead_lines(runs)
+    dead = _lines_of(_dead(runs))
     kept = []
     for finding in findings:
         place = (finding.location.path, finding.location.region.line)
@@ -166,16 +169,17 @@ def as_started(findings: Iterable[Finding], runs: Sequence[Run], codes: frozense
     return kept
 
 
-def _dead_lines(runs: Sequence[Run]) -> dict[tuple[str, int], str]:
-    """The lines of branches whose test no run passes, with the option that all commands leave out in it, if any."""
+def _lines_of(dead: Iterable[_Dead]) -> dict[tuple[str, int], str]:
+    """The lines of dead branches, with the option that all commands leave out in their test, if any."""
     lines: dict[tuple[str, int], str] = {}
-    for module, body, option in _dead(runs):
+    for module, body, option in dead:
         for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1):
             lines.setdefault((module.path, line), option)
     return lines
 
 
-def _dead(runs: Sequence[Run]) -> Iterator[tuple[Module, list[ast.stmt], str]]:
+def _dead(runs: Sequence[Run]) -> Iterator[_Dead]:
+    """Yield the branches whose test no run passes."""
     trees = {entry.node for run in runs for entry in run.query.entries if entry.kind == "script"}
     if len(trees) != 1 or not all(run.launches for run in runs):
         return
@@ -201,9 +205,10 @@ def supposed(
     """
     query = runs[0].query
     relevance = query.machine.program.relevance(query.machine)
+    dead = list(_dead(runs))
     options = {
         option
-        for module, body, option in _dead(runs)
+        for module, body, option in dead
         if option and (_MACHINES.search(option) or any(relevance.of(n, module) for n in body))
     }
     if not options:
@@ -212,4 +217,4 @@ def supposed(
     launch = replace(known, left={name: fact for name, fact in known.left.items() if name not in options})
     context = _context(job.context, launch)
     found = run_queries(replace(job, context=context), source, tree, modules, launch)
-    return Supposed(found, {at: option for at, option in _dead_lines(runs).items() if option})
+    return Supposed(found, {at: option for at, option in _lines_of(dead).items() if option})

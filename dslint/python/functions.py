@@ -244,11 +244,9 @@ def _collated(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         return one(Tuple(tuple(ragged.copied(m, node, (at, m.frame.id), why) for at in range(len(sample.items)))))
     if not isinstance(sample, Instance) or sample.cls != "builtins.dict":
         return None
-    parts = {
-        str(key): ragged.copied(m, node, (str(key), m.frame.id), why) for key in dictionaries.known_keys(m, sample)
-    }
-    place = one(Written(node, node))
-    return dictionaries.made_of(m, node, [(const(key), value, place) for key, value in parts.items()])
+    keys, place = dictionaries.known_keys(m, sample), one(Written(node, node))
+    parts = [(const(key), ragged.copied(m, node, (str(key), m.frame.id), why), place) for key in keys]
+    return dictionaries.made_of(m, node, [*parts])
 
 
 def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:

@@ -47,15 +47,20 @@ class Source:
 
 def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
     """Return the sources of a loader, the one that decides first; nothing where one of them is not certain."""
-    values = [(role, value) for role in _ROLES if (value := given.get(role)) is not None and value.constants != (None,)]
+    values = _roles(given)
     found = [source for role, value in values if (source := _source(m, role, value)) is not None]
     return found if len(found) == len(values) else []
 
 
 def loader_samplers(m: Machine, given: Mapping[str, Value]) -> list[Source]:
     """Return the sampler that decides what a loader takes of its data set, which nobody needs to know for it."""
-    values = [(role, given[role]) for role in _ROLES[:2] if role in given and given[role].constants != (None,)]
+    values = [(role, value) for role, value in _roles(given) if role in _ROLES[:2]]
     return [source for role, value in values[:1] if (source := _source(m, role, value)) is not None]
+
+
+def _roles(given: Mapping[str, Value]) -> list[tuple[str, Value]]:
+    """Return what is given to a loader in each role, the one that decides first."""
+    return [(role, value) for role in _ROLES if (value := given.get(role)) is not None and value.constants != (None,)]
 
 
 def makers_held(m: Machine, value: Value | None) -> frozenset[ast.AST]:

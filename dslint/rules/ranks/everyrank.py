@@ -14,7 +14,7 @@ from dslint.python.queries.asked import expressions_of, in_words
 from dslint.python.queries.steps import tags_of
 from dslint.python.values import Instance, Value
 from dslint.python.varies import DIVERGENT, HOST, LOCAL, LOST, RANKED, UNSURE
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import Happening, RunQuery
 
 # What says that a run has several processes.
 _STARTS = frozenset({"starts-group", "makes-engine", "wraps-model"})
@@ -125,6 +125,11 @@ def _processes(around: tuple[Node, ...], spawns: list[ast.AST]) -> frozenset[int
     """Return the calls that start other processes in which a place lies."""
     nodes = {id(node) for node in spawns}
     return frozenset(id(n.node) for n in around if isinstance(n, Call) and id(n.node) in nodes)
+
+
+def all_come(run: RunQuery, found: Happening) -> bool:
+    """Return whether all ranks come to an event of a script that starts here; it may be one that need not happen."""
+    return found.entry.kind == "script" and found.event.lanes == run.machine.worlds.full
 
 
 def every_rank_comes(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int, assumed: int = 0) -> bool:

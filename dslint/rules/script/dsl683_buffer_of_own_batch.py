@@ -27,9 +27,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
-from dslint.python.values import ClassAtom, Instance
+from dslint.python.values import ClassAtom
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.afterwrap import wrapper_of
 from dslint.rules.wrapping.ownbuffers import written_by_batch
 
 META = RuleMeta(
@@ -55,7 +56,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[str] = set()
     for found in run.happenings("wraps-model"):
         wrap = found.event
-        if not _is_ddp(run, wrap):
+        if wrapper_of(run, wrap) is None:
             continue
         classes = {atom.cls.node: atom.cls for atom in wrap.modules if isinstance(atom.cls, ClassAtom)}
         for cls in sorted(classes.values(), key=lambda cls: (cls.module.path, cls.node.lineno)):
@@ -92,11 +93,6 @@ def _what_remains(wrap: Event) -> str:
     sends = wrap.arguments.get("broadcast_buffers")
     is_sent = sends is None or sends.constants == (True,)
     return "DDP sends rank 0's to all: the rest is lost" if is_sent else "each rank keeps a different one"
-
-
-def _is_ddp(run: RunQuery, wrap: Event) -> bool:
-    made = wrap.result.single if wrap.result is not None else None
-    return isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
 
 
 _MODEL = """\

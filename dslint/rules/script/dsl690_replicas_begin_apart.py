@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.varies import RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.ranks.everyrank import all_come
+from dslint.rules.runs import RunQuery
 from dslint.rules.wrapping.ddps import reduces_gradients
 
 META = RuleMeta(
@@ -54,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the seed that holds the rank, else on the first collective that gets gradients."""
     if run.context.is_one_process or run.has(*_WRAPPED) or not run.has("backward", "optimizer-step"):
         return
-    reduced = [h for h in run.happenings("collective") if reduces_gradients(h.event) and _comes(run, h)]
+    reduced = [h for h in run.happenings("collective") if reduces_gradients(h.event) and all_come(run, h)]
     if not reduced or any(module.search(_MADE_EQUAL) for module in run.machine.program.modules()):
         return
     seeds = list(run.happenings("seeds"))
@@ -71,11 +72,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
         hint="Broadcast the weights of rank 0 after the model is made, or use `DistributedDataParallel`",
         related=(run.location(reduced[0].event.module, reduced[0].event.node, "gradients are averaged here"),),
     )
-
-
-def _comes(run: RunQuery, found: Happening) -> bool:
-    """Return whether all ranks certainly come to a collective of a script that starts here."""
-    return found.entry.kind == "script" and found.event.lanes == run.machine.worlds.full
 
 
 _SCRIPT = """\

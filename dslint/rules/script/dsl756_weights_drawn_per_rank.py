@@ -30,7 +30,9 @@ from dslint.python.events import Event, events
 from dslint.python.values import Instance
 from dslint.python.varies import RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.ranks.everyrank import all_come
+from dslint.rules.runs import RunQuery
+from dslint.rules.wrapping.afterwrap import wrapper_of
 
 META = RuleMeta(
     code="DSL756",
@@ -61,7 +63,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     joined = (h.event for h in run.occurrences("collective") if "wraps-model" not in h.event.tags)
     sent = {a for e in joined for v in e.arguments.values() for a in v.atoms if isinstance(a, Instance)}
     for wrap in run.occurrences("wraps-model"):
-        if not _is_ddp(run, wrap.event):
+        if wrapper_of(run, wrap.event) is None:
             continue
         order = list(events(wrap.entry.tree))
         later = {id(event) for event in order[order.index(wrap.event) + 1 :]}
@@ -70,7 +72,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if event.node in told or found.entry is not wrap.entry or id(event) not in later or not _draws(event):
                 continue
             taken = {atom for value in event.arguments.values() for atom in value.atoms}
-            if not taken & sent and _is_weight(event, wrap.event) and _all_come(run, found):
+            if not taken & sent and _is_weight(event, wrap.event) and all_come(run, found):
                 told.add(event.node)
                 yield _finding(run, event, wrap.event)
 
@@ -109,15 +111,6 @@ def _sends_itself(run: RunQuery) -> bool:
         if "wraps-model" not in event.tags and re.search(r"weight|param|state_dict|\bp\b", text) and "grad" not in text:
             return True
     return False
-
-
-def _is_ddp(run: RunQuery, wrap: Event) -> bool:
-    made = wrap.result.single if wrap.result is not None else None
-    return isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
-
-
-def _all_come(run: RunQuery, found: Happening) -> bool:
-    return found.entry.kind == "script" and found.event.lanes == run.machine.worlds.full
 
 
 def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:

@@ -34,6 +34,7 @@ from dslint.rules.data.ownsplits import draws_own
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.plateaus import instances
 from dslint.rules.training.training import parameter_owners
+from dslint.rules.wrapping.afterwrap import wrapper_of
 
 META = RuleMeta(
     code="DSL757",
@@ -59,7 +60,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each such copy."""
     if run.context.is_one_process or run.stage is not None or not run.has("backward") or run.has("makes-engine"):
         return
-    wraps = [found for found in run.occurrences("wraps-model") if _is_ddp(run, found.event)]
+    wraps = [found for found in run.occurrences("wraps-model") if wrapper_of(run, found.event) is not None]
     modules = run.machine.program.modules()
     if not wraps or any(module.search(_MADE_EQUAL) for module in modules) or not draws_own(run, modules):
         return
@@ -157,11 +158,6 @@ def _runs(run: RunQuery, atom: Instance, names: frozenset[str]) -> bool:
         if isinstance(atom.cls, ClassAtom) and owner is not None and owner.node is atom.cls.node:
             return True
     return False
-
-
-def _is_ddp(run: RunQuery, wrap: Event) -> bool:
-    made = wrap.result.single if wrap.result is not None else None
-    return isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
 
 
 def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:

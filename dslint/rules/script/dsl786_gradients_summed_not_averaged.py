@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.everyrank import all_come
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.schedules import knows_world
 from dslint.rules.wrapping.ddps import is_of_all, is_sum, reduces_gradients
@@ -76,7 +77,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _sums_gradients(run: RunQuery, found: Happening) -> bool:
     """Return whether all ranks of a script certainly come to a sum of gradients over all of them."""
     event = found.event
-    is_whole = found.entry.kind == "script" and event.lanes == run.machine.worlds.full and not event.open
+    is_whole = all_come(run, found) and not event.open
     return is_whole and is_sum(event) and is_of_all(event) and reduces_gradients(event)
 
 

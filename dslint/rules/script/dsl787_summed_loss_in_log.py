@@ -26,6 +26,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ranks.everyrank import all_come
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training.schedules import knows_world
 from dslint.rules.wrapping.ddps import is_of_all, is_sum
@@ -68,7 +69,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _adds(run: RunQuery, found: Happening) -> bool:
     event = found.event
-    is_whole = found.entry.kind == "script" and event.lanes == run.machine.worlds.full and not event.open
+    is_whole = all_come(run, found) and not event.open
     is_reduction = event.api.rpartition(".")[2] in ("all_reduce", "reduce") and event.api.startswith("torch.")
     return is_whole and is_reduction and is_sum(event) and is_of_all(event)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dslint.python.values import Instance
 from dslint.rules.ranks.devices import device_words
+from dslint.rules.wrapping.afterwrap import wrapper_of
 
 if TYPE_CHECKING:
     from dslint.python.events import Event
@@ -15,10 +16,7 @@ if TYPE_CHECKING:
 
 def is_given_to_ddp(run: RunQuery, wrap: Event, loaded: Event) -> bool:
     """Return whether DDP gets a loaded model, with the one device on which it must be."""
-    made = wrap.result.single if wrap.result is not None else None
-    is_ddp = (
-        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
-    )
+    is_ddp = wrapper_of(run, wrap) is not None
     return is_ddp and "device_ids" in wrap.arguments and bool(wrap.modules & loaded.modules)
 
 

@@ -9,6 +9,7 @@ from dslint.core.fact import known
 from dslint.core.source import SourceFile
 from dslint.model.launch.launchers.counts import MACHINE_GPUS, MACHINE_NODES, MACHINE_SLOTS, WORKER_GPUS, WORKER_SLOTS
 from dslint.model.launch.sources.machinegpus import Facts, of_container
+from dslint.model.launch.sources.volcano import is_volcano, tasks_of
 from dslint.parse.data import DataDoc
 
 _WORKERS = "/spec/mpiReplicaSpecs/Worker"
@@ -21,7 +22,7 @@ def of_resource(source: SourceFile, doc: DataDoc, pod: str) -> Facts:
         found = re.match(r"/spec/replicatedJobs/\d+", pod)
         at = found[0] if found is not None else ""
         return _numbers(source, doc, [f"{at}/replicas", f"{at}/template/spec/parallelism"]) if at else {}
-    if kind == "Job" and str(doc.get("/apiVersion")).startswith("batch.volcano.sh/"):
+    if kind == "Job" and is_volcano(doc):
         return _volcano(source, doc, pod)
     if kind == "Job" and doc.get("/spec/completionMode") == "Indexed":
         return _numbers(source, doc, ["/spec/parallelism"])
@@ -54,8 +55,7 @@ def _of_worker(source: SourceFile, doc: DataDoc) -> Facts:
 
 def _volcano(source: SourceFile, doc: DataDoc, pod: str) -> Facts:
     """The pods of all tasks with GPUs, for a pod of one of them."""
-    tasks = doc.get("/spec/tasks")
-    places = [f"/spec/tasks/{number}" for number in range(len(tasks))] if isinstance(tasks, list) else []
+    places = [f"/spec/tasks/{number}" for number in range(len(tasks_of(doc)))]
     own = [at for at in places if of_container(source, doc, f"{at}/template/spec/containers/0/resources")]
     counts = [doc.get(f"{at}/replicas") for at in own]
     if not any(pod.startswith(f"{at}/") for at in own) or not all(type(count) is int for count in counts):

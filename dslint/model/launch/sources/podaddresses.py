@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.lostaddresses import LostAddress
+from dslint.model.launch.sources.volcano import is_volcano, tasks_of
 from dslint.model.launch.sources.yamldocuments import documents
 from dslint.parse.data import DataDoc
 
@@ -62,7 +63,7 @@ def _pods(doc: DataDoc) -> Iterator[_Pods]:
                 at = f"/spec/replicatedJobs/{number}"
                 names = re.compile(rf"{own}-[a-z\d-]+-\d+-\d+")
                 yield _Pods(names, given, place.labelled("the service has this name"), doc, at)
-    elif kind == "Job" and str(doc.get("/apiVersion")).startswith("batch.volcano.sh/"):
+    elif kind == "Job" and is_volcano(doc):
         yield from _of_volcano(doc, name)
     elif kind == "Job" and doc.get("/spec/completionMode") == "Indexed":
         yield _of_template(doc, re.compile(rf"{own}-\d+"), "/spec/template/spec/subdomain")
@@ -72,14 +73,14 @@ def _pods(doc: DataDoc) -> Iterator[_Pods]:
 
 def _of_volcano(doc: DataDoc, name: str) -> Iterator[_Pods]:
     """The pods of each task of a job of Volcano, whose service the plugin `svc` makes under the name of the job."""
-    tasks = doc.get("/spec/tasks")
-    parts = [task.get("name") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    tasks = tasks_of(doc)
+    parts = [task.get("name") for task in tasks if isinstance(task, dict)]
     named = [re.escape(part) for part in parts if isinstance(part, str) and re.fullmatch(r"[a-z\d-]+", part)]
     plugins = doc.get("/spec/plugins", {})
     if not named or not isinstance(plugins, dict):
         return
     names = re.compile(rf"{re.escape(name)}-(?:{'|'.join(named)})-\d+")
-    given = [part for task in tasks if (part := _subdomain(task))] if isinstance(tasks, list) else []
+    given = [part for task in tasks if (part := _subdomain(task))]
     if _SERVED.intersection(plugins):
         yield _Pods(names, name, doc.value("/metadata/name", "the service has this name"), doc, "/spec/tasks")
     elif not given:

@@ -19,6 +19,7 @@ from dslint.model.launch.sources.snippet import (
     unset,
     value_at,
 )
+from dslint.model.launch.sources.volcano import is_volcano, tasks_of
 from dslint.model.launch.sources.yamldocuments import documents
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
@@ -201,7 +202,7 @@ class _Reader:
         An image may set variables, too; those that decide over nodes and ranks differ from pod to pod.
         """
         kind, version = self.doc.get("/kind"), str(self.doc.get("/apiVersion"))
-        if version.startswith("batch.volcano.sh/"):
+        if is_volcano(self.doc):
             return bool(kind == "Job")
         is_trained = kind in ("PyTorchJob", "MPIJob") and version.startswith("kubeflow.org/")
         return is_trained or version.startswith(_OF_KUBERNETES)
@@ -209,7 +210,7 @@ class _Reader:
     def _given(self) -> dict[str, Value | None]:
         """What the controller of a resource puts into the environment of its pods: the number of the pod."""
         names = ["JOB_COMPLETION_INDEX"] if str(self.doc.get("/apiVersion")).startswith(("batch/", "jobset.")) else []
-        if str(self.doc.get("/apiVersion")).startswith("batch.volcano.sh/"):
+        if is_volcano(self.doc):
             names += ["VC_TASK_INDEX", "VK_TASK_INDEX"]
             names += [f"VC_{task}_{what}" for task in self._tasks_of_volcano() for what in ("HOSTS", "NUM")]
         return {**dict.fromkeys(names), **(self._injected() if self._injects() else {})}
@@ -219,8 +220,7 @@ class _Reader:
         return not is_own and self.doc.get("/kind") != "MPIJob"
 
     def _tasks_of_volcano(self) -> Iterator[str]:
-        tasks = self.doc.get("/spec/tasks")
-        for task in tasks if isinstance(tasks, list) else ():
+        for task in tasks_of(self.doc):
             name = task.get("name") if isinstance(task, dict) else None
             yield str(name).upper().replace("-", "_")
 
